@@ -1,0 +1,46 @@
+# One static library per folder of src/, and one test program per folder from the *_test.cc files beside the code.
+
+add_library(kvern_flags INTERFACE)
+# -ffp-contract=off: a multiply and an add are fused only where the source says fma (docs/numerics.md).
+target_compile_options(kvern_flags INTERFACE -Wall -Wextra -Wshadow -ffp-contract=off)
+if(KVERN_WERROR)
+  target_compile_options(kvern_flags INTERFACE -Werror)
+endif()
+if(KVERN_SANITIZE)
+  target_compile_options(kvern_flags INTERFACE -fsanitize=${KVERN_SANITIZE} -fno-omit-frame-pointer -g1)
+  target_link_options(kvern_flags INTERFACE -fsanitize=${KVERN_SANITIZE})
+  if(KVERN_SANITIZE MATCHES undefined)
+    target_compile_options(kvern_flags INTERFACE -fno-sanitize-recover=undefined)
+  endif()
+endif()
+
+# kvern_module(NAME [DEPS module...] [LIBS library...])
+function(kvern_module name)
+  cmake_parse_arguments(arg "" "" "DEPS;LIBS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
+  set(tests ${sources})
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  add_library(${name} STATIC ${sources})
+  set_target_properties(${name} PROPERTIES OUTPUT_NAME kvern_${name})
+  target_include_directories(${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+    $<INSTALL_INTERFACE:include>)
+  target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:kvern_flags> PUBLIC ${arg_DEPS} Threads::Threads PRIVATE ${arg_LIBS})
+  set_property(GLOBAL APPEND PROPERTY KVERN_MODULES ${name})
+  if(KVERN_TESTS AND tests)
+    kvern_test(${name}_test SOURCES ${tests} DEPS ${name})
+  endif()
+endfunction()
+
+# kvern_test(NAME SOURCES file... [DEPS target...] [LABELS label...]): a GoogleTest program, each TEST a ctest entry.
+function(kvern_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${name} PRIVATE kvern_flags ${arg_DEPS} test_support GTest::gmock GTest::gtest_main)
+  include(GoogleTest)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 900
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+endfunction()
