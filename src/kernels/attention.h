@@ -1,0 +1,52 @@
+// Causal attention over the paged KV cache, cut into tiles that workers take one by one.
+//   out[r,h,:] = sum_t softmax_t(scale * dot(q[r,h,:], k[t,g,:])) * v[t,g,:],  t <= position of row r,
+//   g = h / (num_heads / num_kv_heads)
+// Steps and their order (docs/numerics.md) are those of a row alone: a tile, a chunk of prefill, a decode step and any
+// number of workers give the same bits. All query heads of a KV head share one pass over a block.
+// Source: one-pass softmax, arXiv:1805.02867 alg. 3; split over positions, arXiv:2311.01282; paging, arXiv:2309.06180.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/thread_pool.h"
+#include "kernels/kernel_table.h"
+
+namespace kvern {
+
+struct AttentionArgs {
+  const float* q;     // [rows][q_stride]: num_heads x head_dim per row.
+  size_t q_stride;    // In floats.
+  float* out;         // [rows][out_stride], must not overlap q.
+  size_t out_stride;
+  KvView kv;
+  uint32_t layer;
+  uint32_t num_heads;  // A multiple of kv.num_kv_heads.
+  float scale;         // Usually 1 / sqrt(head_dim).
+};
+
+// The cut of one batch into tiles: built once per step on one thread, used for every layer.
+class AttentionPlan {
+ public:
+  AttentionPlan();
+  ~AttentionPlan();
+
+  // Cuts the batch for `num_workers`. `sequences` and what they point to must stay valid until the next Build.
+  // kResourceExhausted when scratch cannot be allocated.
+  Status Build(const KernelTable& kernels, std::span<const SequenceRows> sequences, uint32_t num_heads,
+               uint32_t num_kv_heads, uint32_t head_dim, uint32_t num_workers, MemoryAllocator& allocator);
+
+  // This worker's share of one layer's attention. Called by every worker of the region with the same `args`; on return
+  // from all of them (a barrier is the caller's) `out` is complete. Returns the query-key products this worker needed.
+  uint64_t Run(const AttentionArgs& args, Worker& worker);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kvern

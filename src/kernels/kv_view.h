@@ -1,0 +1,53 @@
+// How kernels see the KV cache: plain pointers and strides, filled in by whoever owns the memory. No kernel knows a pool.
+//
+// A block holds `block_size` slots (a multiple of 16) of every layer of its group as one contiguous byte range:
+//   block = [layer][kv head] { K, V }.
+// K stands in granules of 16 slots, transposed: [slot / 16][dim][slot % 16]. V stands as [slot][dim].
+// A granule never crosses a block border, so attention walks granules and looks a block up once per granule at most.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace kvern {
+
+inline constexpr uint32_t kGranuleSlots = 16;
+inline constexpr uint32_t kAttentionSplitSlots = 256;  // Fixed splits by absolute position (docs/numerics.md).
+
+enum class KvType : uint8_t { kF32, kF16 };
+constexpr size_t KvElementBytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
+
+using BlockIndex = uint32_t;  // Position of a block in its pool.
+
+// K and V of all layers of one layer group, over all blocks of a pool.
+struct KvView {
+  uint8_t* base = nullptr;    // Block 0.
+  size_t block_stride = 0;    // Bytes from a block to the next.
+  size_t layer_stride = 0;    // Bytes from a layer to the next inside a block.
+  size_t head_stride = 0;     // Bytes from a KV head to the next inside a layer.
+  size_t v_offset = 0;        // Bytes from a head's K to its V.
+  uint32_t block_size = 0;    // Slots per block.
+  uint32_t num_kv_heads = 0;
+  uint32_t head_dim = 0;      // A multiple of 16.
+  KvType k_type = KvType::kF16;
+  KvType v_type = KvType::kF16;
+
+  uint8_t* HeadK(BlockIndex block, uint32_t layer, uint32_t kv_head) const {
+    return base + block * block_stride + layer * layer_stride + kv_head * head_stride;
+  }
+  uint8_t* HeadV(BlockIndex block, uint32_t layer, uint32_t kv_head) const {
+    return HeadK(block, layer, kv_head) + v_offset;
+  }
+};
+
+// Consecutive rows of a batch that belong to one sequence: row first_row + i is the token at position first_position + i.
+struct SequenceRows {
+  uint32_t first_row = 0;
+  uint32_t num_rows = 0;
+  uint32_t first_position = 0;
+  // The sequence's blocks in order; covers positions 0 .. first_position + num_rows - 1.
+  std::span<const BlockIndex> block_table;
+};
+
+}  // namespace kvern
