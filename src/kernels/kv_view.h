@@ -10,12 +10,13 @@
 #include <cstdint>
 #include <span>
 
+#include "kvern/options.h"
+
 namespace kvern {
 
 inline constexpr uint32_t kGranuleSlots = 16;
 inline constexpr uint32_t kAttentionSplitSlots = 256;  // Fixed splits by absolute position (docs/numerics.md).
 
-enum class KvType : uint8_t { kF32, kF16 };
 constexpr size_t KvElementBytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
 
 using BlockIndex = uint32_t;  // Position of a block in its pool.

@@ -1,0 +1,42 @@
+// EngineOptions: everything that is chosen when a model is opened. Each struct checks itself with Validate().
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kvern/status.h"
+
+namespace kvern {
+
+// How the values of K or V rows are stored.
+enum class KvType : uint8_t { kF32, kF16 };
+
+// How activations enter the products with integer weights.
+enum class ActivationMode : uint8_t {
+  kInt8,  // Quantised to int8 per 32 values, as the field does: fast.
+  kF32,   // Kept as they are: the reference.
+};
+
+struct CacheOptions {
+  bool is_enabled = true;     // Off: every step computes the keys and values of all tokens again (a baseline to compare with).
+  uint64_t budget_bytes = 0;  // Bytes for K and V of all sequences together; 0: what context_tokens need.
+  uint32_t block_size = 64;   // Tokens per block; a multiple of 16, at most 4096.
+  KvType k_type = KvType::kF16;
+  KvType v_type = KvType::kF16;
+  Status Validate() const;
+};
+
+struct EngineOptions {
+  std::string model_path;         // A GGUF file. Required.
+  uint32_t context_tokens = 0;    // Longest sequence, prompt and generated tokens; 0: the model's, at most 8192.
+  uint32_t num_threads = 0;       // Workers; 0: one per CPU that the process may use. More than those are refused.
+  std::string isa = "auto";       // Kernel target: auto, generic, avx2, avx2-vnni, avx512, avx512-vnni.
+  ActivationMode activations = ActivationMode::kInt8;
+  uint32_t prefill_chunk = 512;   // Prompt tokens per step.
+  uint32_t max_sequences = 8;     // Requests that run at once; more wait in the queue.
+  uint32_t max_queued = 64;       // Requests that may wait; more are refused.
+  CacheOptions cache;
+  Status Validate() const;
+};
+
+}  // namespace kvern

@@ -1,0 +1,38 @@
+// Request: what a client asks of the engine, in token ids.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kvern/status.h"
+#include "kvern/tokenizer.h"
+
+namespace kvern {
+
+// How the next token is drawn. The order is: logit bias, repetition penalty, temperature, top-k, top-p, min-p, draw.
+// Equal inputs give equal tokens on every target, thread count and batch.
+struct SamplingOptions {
+  float temperature = 0.0f;     // 0: greedy, the most likely token (lowest id among equals).
+  uint32_t top_k = 0;           // Keep the k most likely tokens; 0: all.
+  float top_p = 1.0f;           // Keep the fewest tokens whose probabilities reach top_p; 1: all.
+  float min_p = 0.0f;           // Drop tokens less likely than min_p times the most likely one; 0: none.
+  float repeat_penalty = 1.0f;  // Divides positive (multiplies negative) logits of tokens seen lately; 1: off.
+  uint32_t repeat_window = 64;  // How many of the last tokens (prompt included) count as seen lately.
+  uint64_t seed = 0;
+  std::vector<std::pair<TokenId, float>> logit_bias;  // Added to the logits of these tokens.
+  Status Validate() const;
+};
+
+struct Request {
+  std::vector<TokenId> prompt;     // At least one token.
+  uint32_t max_tokens = 128;       // Most tokens to generate; 0 only fills the cache.
+  SamplingOptions sampling;
+  std::vector<std::string> stop;   // Generation ends before any of these texts; at most 16, none empty.
+  bool ends_at_eos = true;         // Off: end-of-generation tokens are kept and generation goes on.
+  uint32_t choice_index = 0;       // Separates the random numbers of several answers to one prompt.
+  Status Validate() const;
+};
+
+}  // namespace kvern

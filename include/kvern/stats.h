@@ -1,0 +1,46 @@
+// Counters that the engine keeps, per request and in total.
+#pragma once
+
+#include <cstdint>
+
+namespace kvern {
+
+// The work of one request. "Token computed" = its keys and values in all layers were computed in some step; without the
+// cache the same token counts again in every step. "Reused" = a step needed a token's keys and values and found them.
+struct RequestStats {
+  uint64_t prompt_tokens = 0;
+  uint64_t generated_tokens = 0;
+  uint64_t tokens_computed = 0;
+  uint64_t tokens_reused = 0;
+  uint64_t query_key_products = 0;  // Needed ones over all layers and heads; masked and padded ones not counted.
+  uint64_t steps = 0;
+  uint64_t queue_us = 0;    // From Submit to the first step.
+  uint64_t prefill_us = 0;  // From the first step to the first generated token (or the end of the prompt).
+  uint64_t decode_us = 0;   // From the first generated token to the last.
+  uint64_t kv_bytes = 0;    // Bytes of the blocks that the sequence held at its end.
+};
+
+// Blocks of the KV cache by state; free + filling + full = total.
+struct CacheStats {
+  uint64_t total_blocks = 0;
+  uint64_t free_blocks = 0;
+  uint64_t filling_blocks = 0;
+  uint64_t full_blocks = 0;
+  uint64_t block_bytes = 0;
+  uint64_t peak_used_blocks = 0;
+};
+
+struct EngineStats {
+  CacheStats cache;
+  uint64_t steps = 0;
+  uint64_t tokens_computed = 0;
+  uint64_t tokens_reused = 0;
+  uint64_t query_key_products = 0;
+  uint64_t running_sequences = 0;
+  uint64_t queued_requests = 0;
+  uint64_t load_us = 0;
+  uint64_t weight_bytes = 0;      // Packed weights in memory.
+  uint64_t huge_page_bytes = 0;   // Memory that stands on huge pages.
+};
+
+}  // namespace kvern

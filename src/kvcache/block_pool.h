@@ -1,0 +1,72 @@
+// BlockPool: the memory of the KV cache, in blocks of equal size, inside a byte budget that never grows.
+//
+// Life of a block:   free -> filling -> full -> free
+//   free     nobody's; may hold anything.
+//   filling  leased by one sequence, which still writes slots into it.
+//   full     leased; every slot is computed, the bytes do not change any more.
+// A block returns to free when its lease ends. free + filling + full = total, checked in debug builds after every move.
+// Only the pool changes a state. All calls come from the engine thread, so it takes no locks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "kvcache/block_layout.h"
+#include "kvern/stats.h"
+#include "kvern/status.h"
+
+namespace kvern {
+
+enum class BlockState : uint8_t { kFree, kFilling, kFull };
+
+class BlockPool;
+
+// Owns blocks of one sequence, in order. Dropping it gives them back; forgetting is impossible. Must not outlive its pool.
+class BlockLease {
+ public:
+  BlockLease() = default;  // Of nothing.
+  BlockLease(BlockLease&& other) noexcept;
+  BlockLease& operator=(BlockLease&& other) noexcept;
+  ~BlockLease();
+
+  std::span<const BlockIndex> blocks() const { return blocks_; }
+  // Appends the blocks of `other`, which must come from the same pool; `other` is then of nothing.
+  void Append(BlockLease other);
+  // Gives everything back now.
+  void Release();
+
+ private:
+  friend class BlockPool;
+  BlockPool* pool_ = nullptr;
+  std::vector<BlockIndex> blocks_;
+};
+
+class BlockPool {
+ public:
+  // As many blocks as fit into `budget_bytes`. kResourceExhausted where that is not even one (says how many bytes one
+  // needs) or the system has no such memory. Nothing is allocated before the budget is checked.
+  static Result<std::unique_ptr<BlockPool>> Create(const BlockLayout& layout, uint64_t budget_bytes,
+                                                   MemoryAllocator& allocator);
+  ~BlockPool();  // Every lease must have ended (KVERN_CHECK).
+
+  // `count` free blocks, now filling; nullopt (and no change) where fewer are free.
+  std::optional<BlockLease> Lease(uint32_t count);
+  // `block` (filling) has all its slots computed.
+  void MarkFull(BlockIndex block);
+  // `block` (full) will be written again by its only owner: the uncached path recomputes what it holds.
+  void MarkFilling(BlockIndex block);
+
+  BlockState state(BlockIndex block) const;
+  CacheStats Stats() const;
+  const BlockLayout& layout() const;
+  KvView view();
+
+ private:
+  // (implementation)
+};
+
+}  // namespace kvern

@@ -1,0 +1,62 @@
+// Model: a transformer that maps a batch of token rows to logits. It knows tensors and kernels, never a pool, a request
+// or a tokenizer: keys and values live wherever the view of the batch points.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "base/aligned_buffer.h"
+#include "base/thread_pool.h"
+#include "gguf/gguf_file.h"
+#include "kernels/kernel_table.h"
+#include "kernels/kv_view.h"
+#include "kvern/options.h"
+#include "kvern/tokenizer.h"
+#include "model/model_config.h"
+
+namespace kvern {
+
+// One step's rows. The K and V of every row are written to its slot (block position / block_size of its sequence's table,
+// slot position % block_size) before attention reads them; those of all earlier positions must be there already.
+struct ForwardBatch {
+  std::span<const TokenId> tokens;             // [rows], each in [0, vocab_size).
+  std::span<const SequenceRows> sequences;     // Disjoint, ascending, covering all rows.
+  KvView kv;
+  std::span<const uint32_t> logit_rows;        // Rows whose logits are wanted, ascending; may be empty.
+};
+
+// What a step really did, counted where it is done.
+struct ForwardStats {
+  uint64_t rows_computed = 0;        // Tokens whose K and V were computed, each over all layers.
+  uint64_t query_key_products = 0;   // Needed ones, over all layers and heads.
+};
+
+struct ModelOptions {
+  ActivationMode activations = ActivationMode::kInt8;
+  const KernelTable* kernels = nullptr;       // Required.
+  ThreadPool* pool = nullptr;                 // Required; must outlive the model.
+  MemoryAllocator* allocator = nullptr;       // Required; for weights and step buffers.
+  // Called from the loading thread with the file bytes packed so far; false cancels (kCancelled).
+  std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  virtual const ModelConfig& config() const = 0;
+  // Bytes of packed weights in memory.
+  virtual uint64_t weight_bytes() const = 0;
+
+  // logits: [logit_rows.size()][vocab_size]. Bits depend on each row's own sequence only, not on what else is in the batch.
+  // kResourceExhausted when step buffers cannot be allocated. One caller at a time.
+  virtual Result<ForwardStats> Forward(const ForwardBatch& batch, std::span<float> logits) = 0;
+};
+
+// Packs the weights of `file` (which may be closed afterwards) for its architecture. kUnsupported for an unknown
+// architecture or tensor type, kCorruption for missing or misshapen tensors and values that are not finite.
+Result<std::unique_ptr<Model>> LoadModel(const GgufFile& file, const ModelOptions& options);
+
+}  // namespace kvern

@@ -1,0 +1,38 @@
+// ModelConfig: the shape of a model, read from GGUF metadata and checked.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gguf/gguf_file.h"
+#include "kvern/status.h"
+
+namespace kvern {
+
+struct RopeConfig {
+  uint32_t dim = 0;       // Dims of a head that are rotated; even.
+  double base = 10000.0;
+  double linear_factor = 1.0;  // Positions are divided by it (scaling type "linear").
+  std::vector<float> factors;  // `rope_freqs.weight`: dim / 2 divisors of the frequencies, or empty.
+};
+
+struct ModelConfig {
+  std::string architecture;
+  uint32_t num_layers = 0;
+  uint32_t width = 0;
+  uint32_t ffn_width = 0;
+  uint32_t num_heads = 0;
+  uint32_t num_kv_heads = 0;
+  uint32_t head_dim = 0;       // A multiple of 16.
+  uint32_t vocab_size = 0;
+  uint32_t context_tokens = 0;
+  float norm_eps = 0;
+  RopeConfig rope;
+};
+
+// Reads the keys of architecture `llama`. Every limit that later code relies on is checked here: kCorruption or
+// kUnsupported names the key, what was found and what was expected.
+Result<ModelConfig> ReadModelConfig(const GgufFile& file);
+
+}  // namespace kvern
