@@ -57,7 +57,8 @@ class Worker {
 class ThreadPool {
  public:
   // `num_threads` >= 1 workers, the calling thread being one of them: num_threads - 1 threads are started.
-  // `on_start(i)` runs first on each started thread i (1 ..): the place to pin it to its CPU.
+  // `on_start(i)` runs first on each started thread i (1 ..): the place to pin it to its CPU. Where the system refuses
+  // to start more threads the pool goes on with fewer; num_threads() tells.
   explicit ThreadPool(uint32_t num_threads, std::function<void(uint32_t)> on_start = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -65,7 +66,8 @@ class ThreadPool {
 
   uint32_t num_threads() const;
 
-  // Runs `region` on every worker at once and returns when all are done. Not reentrant; one caller at a time.
+  // Runs `region` on every worker at once and returns when all are done. Not reentrant; one caller at a time. What a
+  // region throws ends the process.
   void Run(FunctionRef<void(Worker&)> region);
 
  private:

@@ -18,6 +18,10 @@
 
 namespace kvern {
 
+// Sees the residual stream after the embedding (layer 0) and after each layer (1 .. num_layers), before the final norm.
+// Called by one worker while the others go on; x: [rows][stride], of which the first `width` values count.
+using HiddenObserver = std::function<void(uint32_t layer, const float* x, size_t stride)>;
+
 // One step's rows. The K and V of every row are written to its slot (block position / block_size of its sequence's table,
 // slot position % block_size) before attention reads them; those of all earlier positions must be there already.
 struct ForwardBatch {
@@ -25,6 +29,7 @@ struct ForwardBatch {
   std::span<const SequenceRows> sequences;     // Disjoint, ascending, covering all rows.
   KvView kv;
   std::span<const uint32_t> logit_rows;        // Rows whose logits are wanted, ascending; may be empty.
+  const HiddenObserver* observer = nullptr;    // For tests and diagnostics.
 };
 
 // What a step really did, counted where it is done.
@@ -39,7 +44,7 @@ struct ModelOptions {
   ThreadPool* pool = nullptr;                 // Required; must outlive the model.
   MemoryAllocator* allocator = nullptr;       // Required; for weights and step buffers.
   // Called from the loading thread with the file bytes packed so far; false cancels (kCancelled).
-  std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress;
+  std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress = {};
 };
 
 class Model {

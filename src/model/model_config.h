@@ -11,7 +11,7 @@
 namespace kvern {
 
 struct RopeConfig {
-  uint32_t dim = 0;       // Dims of a head that are rotated; even.
+  uint32_t dim = 0;            // Dims of a head that are rotated; even.
   double base = 10000.0;
   double linear_factor = 1.0;  // Positions are divided by it (scaling type "linear").
   std::vector<float> factors;  // `rope_freqs.weight`: dim / 2 divisors of the frequencies, or empty.
@@ -23,15 +23,20 @@ struct ModelConfig {
   uint32_t width = 0;
   uint32_t ffn_width = 0;
   uint32_t num_heads = 0;
-  uint32_t num_kv_heads = 0;
-  uint32_t head_dim = 0;       // A multiple of 16.
+  uint32_t num_kv_heads = 0;  // Divides num_heads.
+  uint32_t head_dim = 0;      // A multiple of 16, at most 256.
   uint32_t vocab_size = 0;
   uint32_t context_tokens = 0;
   float norm_eps = 0;
   RopeConfig rope;
 };
 
-// Reads the keys of architecture `llama`. Every limit that later code relies on is checked here: kCorruption or
+// `general.architecture`.
+Result<std::string> ReadArchitecture(const GgufFile& file);
+// The architectures that LoadModel knows.
+std::vector<std::string> KnownArchitectures();
+
+// Reads the keys of architecture "llama". Every limit that later code relies on is checked here: kCorruption or
 // kUnsupported names the key, what was found and what was expected.
 Result<ModelConfig> ReadModelConfig(const GgufFile& file);
 

@@ -12,8 +12,9 @@
 
 namespace kvern {
 
-// A whole file, readable as bytes for as long as this lives. A file that shrinks meanwhile is the platform's fault to
-// survive, not the reader's: PosixFileSystem maps privately and the size is taken once.
+// A whole file, readable as bytes for as long as this lives. The size is taken once. PosixFileSystem maps the file, so
+// nobody may truncate it meanwhile (the system ends a process that reads behind the new end); replacing it by renaming
+// another over it is safe.
 class MappedFile {
  public:
   virtual ~MappedFile() = default;
@@ -33,7 +34,8 @@ class WritableFile {
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
-  // kNotFound when absent, kIoError for anything else (a directory, no permission).
+  // kNotFound when absent, kResourceExhausted when the system has no room, kIoError for anything else (a directory, no
+  // permission). An empty file gives empty bytes.
   virtual Result<std::unique_ptr<MappedFile>> Map(const std::string& path) = 0;
   // Truncates an existing file.
   virtual Result<std::unique_ptr<WritableFile>> Create(const std::string& path) = 0;

@@ -1,0 +1,168 @@
+// Hit equals miss, bit for bit: on small random models every cut of the work gives the logits, keys and values of the plain
+// forward pass in `generic` code, which computes each sequence alone and whole on one thread.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/dispatch.h"
+#include "tests/support/forward_harness.h"
+#include "tests/support/tiny_model.h"
+
+namespace kvern {
+namespace {
+
+// Shapes: every weight type, GQA 1 to 8, head sizes 32 to 256, tied and own heads, partial panels.
+const std::vector<TinyModelSpec>& Specs() {
+  static const std::vector<TinyModelSpec> specs = {
+      {.num_heads = 6, .num_kv_heads = 2, .head_dim = 32, .dtype = DType::kQ4_1},
+      {.num_heads = 8, .num_kv_heads = 1, .head_dim = 32, .dtype = DType::kQ4_0, .has_output = true},
+      {.num_heads = 2, .num_kv_heads = 2, .head_dim = 64, .dtype = DType::kQ8_0, .embd_dtype = DType::kF16},
+      {.width = 32, .num_heads = 4, .num_kv_heads = 1, .head_dim = 128, .dtype = DType::kQ5_0, .has_rope_factors = true},
+      {.width = 32, .num_heads = 3, .num_kv_heads = 1, .head_dim = 256, .dtype = DType::kQ5_1, .rope_linear_factor = 4},
+      {.num_layers = 1, .width = 256, .ffn_width = 256, .num_heads = 5, .num_kv_heads = 1, .head_dim = 64,
+       .vocab_size = 64, .dtype = DType::kQ4_K, .embd_dtype = DType::kQ6_K},
+      {.num_layers = 1, .width = 256, .ffn_width = 256, .num_heads = 4, .num_kv_heads = 4, .head_dim = 64,
+       .dtype = DType::kQ6_K, .embd_dtype = DType::kQ5_K, .has_output = true},
+      {.num_layers = 1, .width = 256, .ffn_width = 256, .num_heads = 7, .num_kv_heads = 1, .head_dim = 48,
+       .dtype = DType::kQ5_K, .embd_dtype = DType::kQ4_0},
+      {.width = 48, .ffn_width = 80, .num_heads = 2, .num_kv_heads = 1, .head_dim = 32, .dtype = DType::kF16,
+       .embd_dtype = DType::kF32},
+      {.width = 48, .ffn_width = 80, .num_heads = 2, .num_kv_heads = 1, .head_dim = 80, .dtype = DType::kBF16,
+       .embd_dtype = DType::kBF16},
+  };
+  return specs;
+}
+
+std::vector<std::vector<TokenId>> Sequences(const TinyModelSpec& spec, const std::vector<uint32_t>& lengths) {
+  std::vector<std::vector<TokenId>> sequences;
+  for (uint32_t length : lengths) sequences.push_back(RandomTokens(length, spec.vocab_size, 100 + sequences.size()));
+  return sequences;
+}
+
+const KernelTable& Generic() { return *RunnableTargets().front(); }
+
+// Each sequence alone and whole, in generic code on one thread.
+std::vector<ForwardTrace> Reference(const TinyModelSpec& spec, const std::vector<std::vector<TokenId>>& sequences,
+                                    KvType kv_type, ActivationMode mode) {
+  LoadedTinyModel tiny = LoadTinyModel(spec, Generic(), /*num_threads=*/1, mode);
+  std::vector<ForwardTrace> traces;
+  for (const std::vector<TokenId>& tokens : sequences) {
+    traces.push_back(std::move(RunForward(*tiny.model, Generic(), {tokens}, {.kv_type = kv_type}).traces[0]));
+  }
+  return traces;
+}
+
+void ExpectEqual(const std::vector<ForwardTrace>& found, const std::vector<ForwardTrace>& expected,
+                 const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].FirstDifference(expected[i]), "") << what << ", sequence " << i;
+  }
+}
+
+class TinyExactnessTest : public testing::TestWithParam<std::tuple<size_t, ActivationMode>> {
+ protected:
+  const TinyModelSpec& spec() const { return Specs()[std::get<0>(GetParam())]; }
+  ActivationMode mode() const { return std::get<1>(GetParam()); }
+};
+
+TEST_P(TinyExactnessTest, EveryTargetThreadCountBlockSizeChunkCodecAndBatchGivesTheSameBits) {
+  const auto sequences = Sequences(spec(), {37, 70, 5});
+  for (KvType kv_type : {KvType::kF32, KvType::kF16}) {
+    const std::vector<ForwardTrace> expected = Reference(spec(), sequences, kv_type, mode());
+    for (const KernelTable* target : RunnableTargets()) {
+      // generic is the oracle itself and slow: two cuts show that it, too, does not depend on them.
+      const bool is_generic = target == &Generic();
+      for (uint32_t threads : {1u, 2u, 3u}) {
+        if (is_generic && threads == 2) continue;
+        LoadedTinyModel tiny = LoadTinyModel(spec(), *target, threads, mode());
+        for (uint32_t block_size : {16u, 32u, 64u, 256u}) {
+          if (is_generic && block_size != 16) continue;
+          for (uint32_t chunk : {1u, 2u, 3u, 7u, 16u, 64u, 512u, 0u}) {
+            if (is_generic && chunk != 7) continue;
+            const ForwardPlan plan = {.block_size = block_size, .chunk = chunk, .kv_type = kv_type};
+            const std::string what = std::string(target->name) + ", " + std::to_string(threads) + " threads, " +
+                                     plan.ToString() + ", " + spec().ToString();
+
+            const ForwardOutcome batched = RunForward(*tiny.model, *target, sequences, plan);
+            ExpectEqual(batched.traces, expected, what + ", batched");
+            const ForwardOutcome alone = RunForward(*tiny.model, *target, {sequences[1]}, plan);
+            ExpectEqual(alone.traces, {expected[1]}, what + ", alone");
+            ASSERT_FALSE(HasFailure()) << "the first difference is enough";
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(TinyExactnessTest, ComputingEverythingAgainInEveryStepGivesTheSameBits) {
+  const auto sequences = Sequences(spec(), {21, 33});
+  const std::vector<ForwardTrace> expected = Reference(spec(), sequences, KvType::kF16, mode());
+  for (const KernelTable* target : RunnableTargets()) {
+    if (target == &Generic()) continue;  // Quadratic work; the oracle's own cuts are covered above.
+    LoadedTinyModel tiny = LoadTinyModel(spec(), *target, /*num_threads=*/2, mode());
+    for (uint32_t chunk : {1u, 7u}) {
+      const ForwardPlan plan = {.block_size = 16, .chunk = chunk, .kv_type = KvType::kF16, .is_uncached = true};
+      ExpectEqual(RunForward(*tiny.model, *target, sequences, plan).traces, expected,
+                  std::string(target->name) + ", " + plan.ToString());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, TinyExactnessTest,
+    testing::Combine(testing::Range<size_t>(0, 10), testing::Values(ActivationMode::kInt8, ActivationMode::kF32)),
+    [](const auto& info) {
+      const TinyModelSpec& spec = Specs()[std::get<0>(info.param)];
+      return std::string(GetDTypeInfo(spec.dtype).name) + "_heads" + std::to_string(spec.num_heads) + "of" +
+             std::to_string(spec.head_dim) + (std::get<1>(info.param) == ActivationMode::kInt8 ? "_int8" : "_f32");
+    });
+
+// Positions beyond one and two splits of attention (256 slots), where partial results are merged.
+TEST(TinyExactnessLongTest, SequencesThatCrossSplitsGiveTheSameBits) {
+  const TinyModelSpec spec = {.num_layers = 1, .num_heads = 3, .num_kv_heads = 1, .head_dim = 64};
+  const auto sequences = Sequences(spec, {600, 257, 256});
+  for (KvType kv_type : {KvType::kF32, KvType::kF16}) {
+    const std::vector<ForwardTrace> expected = Reference(spec, sequences, kv_type, ActivationMode::kInt8);
+    for (const KernelTable* target : RunnableTargets()) {
+      if (target == &Generic()) continue;
+      for (uint32_t threads : {1u, 2u, 3u}) {
+        LoadedTinyModel tiny = LoadTinyModel(spec, *target, threads);
+        for (uint32_t block_size : {16u, 64u, 256u, 512u}) {
+          for (uint32_t chunk : {1u, 7u, 64u, 255u, 0u}) {
+            const ForwardPlan plan = {.block_size = block_size, .chunk = chunk, .kv_type = kv_type};
+            ExpectEqual(RunForward(*tiny.model, *target, sequences, plan).traces, expected,
+                        std::string(target->name) + ", " + std::to_string(threads) + " threads, " + plan.ToString());
+            ASSERT_FALSE(HasFailure());
+          }
+        }
+      }
+    }
+  }
+}
+
+// For a context of n tokens theory knows how many keys are computed and how many query-key products are needed.
+TEST(WorkCountersTest, CachedAndUncachedStepsDoExactlyTheWorkThatTheoryNames) {
+  const TinyModelSpec spec = {.num_layers = 2, .num_heads = 6, .num_kv_heads = 2};
+  const uint64_t per_pair = uint64_t{spec.num_layers} * spec.num_heads;
+  const uint64_t n = 50;
+  const auto sequences = Sequences(spec, {50});
+  LoadedTinyModel tiny = LoadTinyModel(spec, *RunnableTargets().back(), /*num_threads=*/2);
+
+  const ForwardOutcome cached =
+      RunForward(*tiny.model, *RunnableTargets().back(), sequences, {.block_size = 16, .chunk = 1});
+  const ForwardOutcome uncached = RunForward(*tiny.model, *RunnableTargets().back(), sequences,
+                                             {.block_size = 16, .chunk = 1, .is_uncached = true});
+
+  EXPECT_EQ(cached.rows_computed, n);
+  EXPECT_EQ(cached.query_key_products, per_pair * n * (n + 1) / 2);  // The causal sum: each pair once.
+  EXPECT_EQ(uncached.rows_computed, n * (n + 1) / 2);
+  EXPECT_EQ(uncached.query_key_products, per_pair * n * (n + 1) * (n + 2) / 6);  // A causal sum in every step.
+}
+
+}  // namespace
+}  // namespace kvern

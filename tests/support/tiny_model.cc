@@ -1,0 +1,117 @@
+#include "tests/support/tiny_model.h"
+
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "tests/support/mem_file_system.h"
+
+namespace kvern {
+namespace {
+
+// xorshift64*: small, and the same everywhere. Source: arXiv:1402.6246.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {}
+  uint64_t Next() {
+    state_ ^= state_ >> 12;
+    state_ ^= state_ << 25;
+    state_ ^= state_ >> 27;
+    return state_ * 0x2545F4914F6CDD1Du;
+  }
+  // In (-scale, scale).
+  float Symmetric(float scale) { return (static_cast<float>(Next() >> 40) / 8388608.0f - 1.0f) * scale; }
+  std::vector<float> Values(uint64_t count, float scale) {
+    std::vector<float> values(count);
+    for (float& v : values) v = Symmetric(scale);
+    return values;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace
+
+std::string TinyModelSpec::ToString() const {
+  return std::string(GetDTypeInfo(dtype).name) + ", width " + std::to_string(width) + ", heads " +
+         std::to_string(num_heads) + "/" + std::to_string(num_kv_heads) + " of " + std::to_string(head_dim) + ", vocab " +
+         std::to_string(vocab_size) + (has_output ? ", own output" : ", tied");
+}
+
+std::vector<uint8_t> TinyModelBytes(const TinyModelSpec& spec) {
+  Random random(spec.seed);
+  GgufWriter writer;
+  writer.Add("general.architecture", "llama");
+  writer.Add("general.name", "tiny");
+  writer.Add("llama.block_count", spec.num_layers);
+  writer.Add("llama.embedding_length", spec.width);
+  writer.Add("llama.feed_forward_length", spec.ffn_width);
+  writer.Add("llama.context_length", spec.context_tokens);
+  writer.Add("llama.attention.head_count", spec.num_heads);
+  writer.Add("llama.attention.head_count_kv", spec.num_kv_heads);
+  writer.Add("llama.attention.key_length", spec.head_dim);
+  writer.Add("llama.attention.value_length", spec.head_dim);
+  writer.Add("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  writer.Add("llama.rope.freq_base", 10000.0f);
+  if (spec.rope_linear_factor != 1.0) {
+    writer.Add("llama.rope.scaling.type", "linear");
+    writer.Add("llama.rope.scaling.factor", static_cast<float>(spec.rope_linear_factor));
+  }
+
+  const auto matrix = [&](const std::string& name, DType dtype, uint32_t inputs, uint32_t outputs) {
+    // Columns of unit-sized rows keep activations near 1 through the layers.
+    const float scale = 1.7f / std::sqrt(static_cast<float>(inputs));
+    writer.AddTensorFromValues(name, dtype, {inputs, outputs}, random.Values(uint64_t{inputs} * outputs, scale));
+  };
+  const auto vector = [&](const std::string& name, uint32_t size) {
+    std::vector<float> values = random.Values(size, 0.3f);
+    for (float& v : values) v += 1.0f;
+    writer.AddTensorFromValues(name, DType::kF32, {size}, values);
+  };
+  matrix("token_embd.weight", spec.embd_dtype, spec.width, spec.vocab_size);
+  for (uint32_t i = 0; i < spec.num_layers; ++i) {
+    const std::string prefix = "blk." + std::to_string(i) + ".";
+    vector(prefix + "attn_norm.weight", spec.width);
+    matrix(prefix + "attn_q.weight", spec.dtype, spec.width, spec.num_heads * spec.head_dim);
+    matrix(prefix + "attn_k.weight", spec.dtype, spec.width, spec.num_kv_heads * spec.head_dim);
+    matrix(prefix + "attn_v.weight", spec.dtype, spec.width, spec.num_kv_heads * spec.head_dim);
+    matrix(prefix + "attn_output.weight", spec.dtype, spec.num_heads * spec.head_dim, spec.width);
+    vector(prefix + "ffn_norm.weight", spec.width);
+    matrix(prefix + "ffn_gate.weight", spec.dtype, spec.width, spec.ffn_width);
+    matrix(prefix + "ffn_up.weight", spec.dtype, spec.width, spec.ffn_width);
+    matrix(prefix + "ffn_down.weight", spec.dtype, spec.ffn_width, spec.width);
+  }
+  vector("output_norm.weight", spec.width);
+  if (spec.has_output) matrix("output.weight", spec.embd_dtype, spec.width, spec.vocab_size);
+  if (spec.has_rope_factors) vector("rope_freqs.weight", spec.head_dim / 2);
+  return writer.Build();
+}
+
+GgufFile OpenTinyModel(const TinyModelSpec& spec) {
+  MemFileSystem files;
+  files.Put("tiny.gguf", TinyModelBytes(spec));
+  auto file = GgufFile::Open(files, "tiny.gguf");
+  KVERN_CHECK(file.ok());
+  return std::move(file).value();
+}
+
+LoadedTinyModel LoadTinyModel(const TinyModelSpec& spec, const KernelTable& kernels, uint32_t num_threads,
+                              ActivationMode activations) {
+  const GgufFile file = OpenTinyModel(spec);
+  auto pool = std::make_unique<ThreadPool>(num_threads);
+  auto model = LoadModel(
+      file, {.activations = activations, .kernels = &kernels, .pool = pool.get(), .allocator = &HeapAllocator()});
+  if (!model.ok()) std::fprintf(stderr, "%s\n", model.status().ToString().c_str());
+  KVERN_CHECK(model.ok());
+  return {std::move(pool), std::move(model).value()};
+}
+
+std::vector<TokenId> RandomTokens(uint32_t count, uint32_t vocab_size, uint64_t seed) {
+  Random random(seed);
+  std::vector<TokenId> tokens(count);
+  for (TokenId& t : tokens) t = static_cast<TokenId>(random.Next() % vocab_size);
+  return tokens;
+}
+
+}  // namespace kvern
