@@ -13,6 +13,10 @@ if(KVERN_SANITIZE)
     target_compile_options(kvern_flags INTERFACE -fno-sanitize-recover=undefined)
   endif()
 endif()
+if(KVERN_FUZZ)
+  # Coverage of the modules guides the fuzzer; the fuzz programs themselves add its main function.
+  target_compile_options(kvern_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 
 # kvern_module(NAME [DEPS module...] [LIBS library...])
 function(kvern_module name)

@@ -11,8 +11,9 @@ namespace {
 template <typename Entry, typename NameOf>
 const Entry* FindByName(const std::vector<Entry>& entries, const std::vector<uint32_t>& order, std::string_view name,
                         NameOf name_of) {
-  const auto found = std::lower_bound(order.begin(), order.end(), name,
-                                      [&](uint32_t i, std::string_view wanted) { return name_of(entries[i]) < wanted; });
+  const auto found = std::lower_bound(order.begin(), order.end(), name, [&](uint32_t i, std::string_view wanted) {
+    return name_of(entries[i]) < wanted;
+  });
   if (found == order.end() || name_of(entries[*found]) != name) return nullptr;
   return &entries[*found];
 }
@@ -165,8 +166,7 @@ Result<std::vector<float>> GgufFile::GetFloats(std::string_view key) const {
   return floats;
 }
 
-Result<std::vector<uint64_t>> GgufFile::GetUintPerLayer(std::string_view key, uint64_t num_layers,
-                                                        uint64_t max) const {
+Result<std::vector<uint64_t>> GgufFile::GetUintPerLayer(std::string_view key, uint64_t num_layers, uint64_t max) const {
   const std::string expected = Expecting(max) + ", or an array of " + std::to_string(num_layers) + " of them";
   KVERN_ASSIGN_OR_RETURN(const GgufMetadata* entry, Require(key, expected));
   if (!entry->value.is_array()) {
@@ -192,7 +192,7 @@ Result<TensorView> GgufFile::Tensor(std::string_view name) const {
   const std::optional<DType> dtype = DTypeFromGgmlId(info->ggml_type);
   if (!dtype) {
     return Status::Unsupported(path_ + ": at byte " + std::to_string(info->info_offset) + ": tensor " +
-                               QuotedForMessage(name) + " has type " + GgmlTypeName(info->ggml_type) +
+                               QuotedForMessage(name) + " is stored as " + GgmlTypeName(info->ggml_type) +
                                ", expected one of " + SupportedDTypeNames());
   }
   TensorView view;

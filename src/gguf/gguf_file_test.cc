@@ -301,7 +301,8 @@ TEST(GgufGettersTest, AWrongTypeIsNamedWithWhatWasFoundAndExpected) {
 TEST(GgufGettersTest, ValuesOutsideTheRangeAreRefused) {
   const GgufFile file = FileForGetters();
 
-  EXPECT_THAT(file.GetUint("count", 299).status().message(), HasSubstr("is u16 300, expected an integer from 0 to 299"));
+  EXPECT_THAT(file.GetUint("count", 299).status().message(),
+              HasSubstr("is u16 300, expected an integer from 0 to 299"));
   EXPECT_THAT(file.GetUint("negative").status().message(), HasSubstr("is i32 -1, expected an integer of at least 0"));
   EXPECT_THAT(file.GetFloat("nan").status().message(), HasSubstr("expected a finite number"));
   EXPECT_THAT(file.GetInts("huge").status().message(), HasSubstr("below 2^63, found 18446744073709551615"));
@@ -327,9 +328,9 @@ TEST(GgufGettersTest, ATensorOfAnUnsupportedTypeIsListedAndOnlyRefusedWhenAskedF
   EXPECT_EQ(file.FindTensor("w")->num_bytes, 74u);
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_THAT(status.message(),
-              HasSubstr("tensor 'w' has type IQ2_XS, expected one of F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, "
+              HasSubstr("tensor 'w' is stored as IQ2_XS, expected one of F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, "
                         "Q5_K, Q6_K, BF16"));
-  EXPECT_THAT(file.Tensor("x").status().message(), HasSubstr("has type type 1234"));
+  EXPECT_THAT(file.Tensor("x").status().message(), HasSubstr("is stored as type 1234"));
 }
 
 // --- Files that are no good ---
@@ -358,8 +359,7 @@ TEST(GgufFileFaultTest, AForeignFileIsToldWhatWasFound) {
   const Status status = OpenBad({foreign.begin(), foreign.end()});
 
   EXPECT_EQ(status.code(), StatusCode::kCorruption);
-  EXPECT_EQ(status.message(),
-            "models/m.gguf: at byte 0: not a GGUF file: found 'PK\\x03\\x04', expected 'GGUF'");
+  EXPECT_EQ(status.message(), "models/m.gguf: at byte 0: not a GGUF file: found 'PK\\x03\\x04', expected 'GGUF'");
 }
 
 TEST(GgufFileFaultTest, AFileTruncatedAnywhereIsCorruption) {
@@ -408,8 +408,8 @@ TEST(GgufFileFaultTest, OtherVersionsAreUnsupported) {
     const Status status = OpenBad(GgufWriter({.version = version}).Build());
 
     EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-    EXPECT_EQ(status.message(), "models/m.gguf: at byte 4: found GGUF version " + std::to_string(version) +
-                                    ", expected 2 or 3");
+    EXPECT_EQ(status.message(),
+              "models/m.gguf: at byte 4: found GGUF version " + std::to_string(version) + ", expected 2 or 3");
   }
 }
 
@@ -467,15 +467,16 @@ TEST(GgufFileFaultTest, CountsBeyondTheFileAreRefusedBeforeTheySizeAnything) {
 
   EXPECT_THAT(put_count(8, 1ull << 60), AllOf(HasSubstr("at byte 8: found a count of 1152921504606846976 tensors"),
                                               HasSubstr("which is what the rest of the file has room for")));
-  EXPECT_THAT(put_count(16, 1ull << 60), HasSubstr("at byte 16: found a count of 1152921504606846976 metadata entries"));
+  EXPECT_THAT(put_count(16, 1ull << 60),
+              HasSubstr("at byte 16: found a count of 1152921504606846976 metadata entries"));
 }
 
 TEST(GgufFileFaultTest, CountsBeyondTheLimitsAreRefused) {
   GgufWriter writer;
   writer.Add("padding", std::string(2u << 20, 'x'));
 
-  const std::string message = MessageAfter(
-      writer, [](std::vector<uint8_t>& bytes) { StoreLittleEndian<uint64_t>(70000, bytes.data() + 16); });
+  const std::string message =
+      MessageAfter(writer, [](std::vector<uint8_t>& bytes) { StoreLittleEndian<uint64_t>(70000, bytes.data() + 16); });
 
   EXPECT_THAT(message, HasSubstr("found a count of 70000 metadata entries, expected at most 65536"));
 }
@@ -614,7 +615,8 @@ std::string MessageWithOffset(uint64_t offset) {
 }
 
 TEST(GgufFileFaultTest, DataOffsetsAreAlignedAndDoNotOverflow) {
-  EXPECT_THAT(MessageWithOffset(16), HasSubstr("tensor 't' has data offset 16, expected a multiple of the alignment 32"));
+  EXPECT_THAT(MessageWithOffset(16),
+              HasSubstr("tensor 't' has data offset 16, expected a multiple of the alignment 32"));
   EXPECT_THAT(MessageWithOffset(~uint64_t{31}), HasSubstr("expected an end inside the file"));
   EXPECT_THAT(MessageWithOffset(64), HasSubstr("expected an end inside the file"));
 }

@@ -93,9 +93,9 @@ class Parser {
                     uint64_t min_bytes) const {
     const uint64_t room = reader_.remaining() / min_bytes;
     if (count <= std::min(limit, room)) return Status::Ok();
-    return Corrupt(offset, "found a count of " + Text(count) + " " + what + ", expected at most " +
-                               (room < limit ? Text(room) + ", which is what the rest of the file has room for"
-                                             : Text(limit)));
+    return Corrupt(offset,
+                   "found a count of " + Text(count) + " " + what + ", expected at most " +
+                       (room < limit ? Text(room) + ", which is what the rest of the file has room for" : Text(limit)));
   }
 
   Status ReadString(const std::string& what, uint64_t max_bytes, std::string_view& text) {
@@ -125,8 +125,8 @@ class Parser {
       contents_.metadata.push_back(std::move(entry));
     }
     return IndexByName(
-        contents_.metadata, [](const GgufMetadata& m) { return m.key; },
-        [](const GgufMetadata& m) { return m.offset; }, "metadata key", contents_.metadata_by_key);
+        contents_.metadata, [](const GgufMetadata& m) { return m.key; }, [](const GgufMetadata& m) { return m.offset; },
+        "metadata key", contents_.metadata_by_key);
   }
 
   Status ReadType(GgufType& type) {
@@ -232,8 +232,9 @@ class Parser {
       const std::optional<uint64_t> alignment = entry.value.AsUint();
       if (!alignment || !std::has_single_bit(*alignment) || *alignment < GgufLimits::kMinAlignment ||
           *alignment > GgufLimits::kMaxAlignment) {
-        return Corrupt(entry.offset, "general.alignment is " + entry.value.ToString() + ", expected a power of two from " +
-                                         Text(GgufLimits::kMinAlignment) + " to " + Text(GgufLimits::kMaxAlignment));
+        return Corrupt(entry.offset, "general.alignment is " + entry.value.ToString() +
+                                         ", expected a power of two from " + Text(GgufLimits::kMinAlignment) + " to " +
+                                         Text(GgufLimits::kMaxAlignment));
       }
       contents_.alignment = *alignment;
     }
@@ -241,8 +242,7 @@ class Parser {
   }
 
   Status ReadTensorInfos() {
-    KVERN_RETURN_IF_ERROR(
-        CheckCount(8, "tensors", num_tensors_, GgufLimits::kMaxTensors, kMinTensorInfoBytes));
+    KVERN_RETURN_IF_ERROR(CheckCount(8, "tensors", num_tensors_, GgufLimits::kMaxTensors, kMinTensorInfoBytes));
     contents_.tensors.reserve(num_tensors_);
     for (uint64_t i = 0; i < num_tensors_; ++i) {
       GgufTensorInfo info;
@@ -257,8 +257,7 @@ class Parser {
   // Leaves data_offset relative to the start of the tensor data, which is known only after the last entry.
   Status ReadTensorInfo(uint64_t i, GgufTensorInfo& info) {
     info.info_offset = reader_.offset();
-    KVERN_RETURN_IF_ERROR(
-        ReadString("the name of tensor " + Text(i), GgufLimits::kMaxTensorNameBytes, info.name));
+    KVERN_RETURN_IF_ERROR(ReadString("the name of tensor " + Text(i), GgufLimits::kMaxTensorNameBytes, info.name));
     if (info.name.empty()) return Corrupt(info.info_offset, "tensor " + Text(i) + " has an empty name");
     const std::string who = "tensor " + QuotedForMessage(info.name);
     const uint64_t dims_offset = reader_.offset();
@@ -353,8 +352,8 @@ class Parser {
       const Entry& second = entries[order[i]];
       if (name_of(first) != name_of(second)) continue;
       return Corrupt(offset_of(second), what + " " + QuotedForMessage(name_of(second)) +
-                                            " occurs twice, expected once (first at byte " +
-                                            Text(offset_of(first)) + ")");
+                                            " occurs twice, expected once (first at byte " + Text(offset_of(first)) +
+                                            ")");
     }
     return Status::Ok();
   }

@@ -19,12 +19,12 @@ namespace kvern {
 struct GgufLimits {
   static constexpr uint64_t kMaxTensors = 1u << 18;
   static constexpr uint64_t kMaxMetadata = 1u << 16;
-  static constexpr uint64_t kMaxKeyBytes = 65535;        // The format's own limit.
+  static constexpr uint64_t kMaxKeyBytes = 65535;  // The format's own limit.
   static constexpr uint64_t kMaxStringBytes = 64u << 20;
-  static constexpr uint64_t kMaxTensorNameBytes = 64;    // The format's own limit.
-  static constexpr uint32_t kMaxDims = 4;                // The format's own limit.
-  static constexpr uint32_t kMaxArrayDepth = 4;          // Arrays inside arrays.
-  static constexpr uint64_t kMinAlignment = 8;           // The format's own limit.
+  static constexpr uint64_t kMaxTensorNameBytes = 64;  // The format's own limit.
+  static constexpr uint32_t kMaxDims = 4;              // The format's own limit.
+  static constexpr uint32_t kMaxArrayDepth = 4;        // Arrays inside arrays.
+  static constexpr uint64_t kMinAlignment = 8;         // The format's own limit.
   static constexpr uint64_t kMaxAlignment = 1u << 20;
 };
 

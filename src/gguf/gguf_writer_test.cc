@@ -23,8 +23,8 @@ TEST(GgufWriterTest, WritesTheBytesThatTheFormatPrescribes) {
                                      // Key, type u16, value.
                                      1, 0, 0, 0, 0, 0, 0, 0, 'k', 2, 0, 0, 0, 0x02, 0x01,
                                      // Name, one dimension of 2, type F32, offset 0.
-                                     1, 0, 0, 0, 0, 0, 0, 0, 't', 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                     0, 0, 0, 0, 0, 0, 0, 0};
+                                     1, 0, 0, 0, 0, 0, 0, 0, 't', 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                     0, 0, 0, 0, 0, 0};
   ASSERT_EQ(file.size(), 96u + 32u);
   EXPECT_EQ(std::vector<uint8_t>(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(head.size())), head);
   EXPECT_EQ(file[96], 1);

@@ -10,12 +10,11 @@
 #include "tensor/half.h"
 
 // Block layouts, in the order of the bytes (d: scale, m: minimum, f16 each):
-//   Q4_0  d, qs[16]            value i      = d * (code - 8); the low nibbles of qs are values 0-15, the high ones 16-31
-//   Q4_1  d, m, qs[16]                        d * code + m
-//   Q5_0  d, qh[4], qs[16]                    d * (code - 16); bit i of qh is bit 4 of code i
-//   Q5_1  d, m, qh[4], qs[16]                 d * code + m
-//   Q8_0  d, codes[32] i8                     d * code
-//   Q4_K  d, dmin, scales[12], qs[128]        (d * scale_j) * code - (dmin * min_j), j = i / 32; each 32 bytes of qs
+//   Q4_0  d, qs[16]            value i      = d * (code - 8); the low nibbles of qs are values 0-15, the high ones
+//   16-31 Q4_1  d, m, qs[16]                        d * code + m Q5_0  d, qh[4], qs[16]                    d * (code -
+//   16); bit i of qh is bit 4 of code i Q5_1  d, m, qh[4], qs[16]                 d * code + m Q8_0  d, codes[32] i8 d
+//   * code Q4_K  d, dmin, scales[12], qs[128]        (d * scale_j) * code - (dmin * min_j), j = i / 32; each 32 bytes
+//   of qs
 //                                             hold two sub-blocks, low nibbles first
 //   Q5_K  d, dmin, scales[12], qh[32], qs[128]  the same; bit j of qh[i % 32] is bit 4 of code i
 //   Q6_K  ql[128], qh[64], scales[16] i8, d   (d * scale_j) * (code - 32), j = i / 16
@@ -229,8 +228,8 @@ void EncodeQ8_0(const float* values, uint8_t* block) {
   }
 }
 
-// Q4_K (qh == nullptr, max_code 15) and Q5_K (31). The scale of each 32 values is stored in 1/63 of the largest, rounded
-// up so that the codes still reach every value.
+// Q4_K (qh == nullptr, max_code 15) and Q5_K (31). The scale of each 32 values is stored in 1/63 of the largest,
+// rounded up so that the codes still reach every value.
 void EncodeQ45K(const float* values, int max_code, uint8_t* block, uint8_t* qh, uint8_t* qs) {
   std::array<float, 8> scales, mins;
   for (int j = 0; j < 8; ++j) {
@@ -298,17 +297,28 @@ struct Format {
 
 Format FormatOf(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return {DecodeF32, EncodeF32, kNoField, kNoField};
-    case DType::kF16: return {DecodeF16, EncodeF16, 0, kNoField};
-    case DType::kQ4_0: return {DecodeQ4_0, EncodeQ4_0, 0, kNoField};
-    case DType::kQ4_1: return {DecodeQ4_1, EncodeQ4_1, 0, 2};
-    case DType::kQ5_0: return {DecodeQ5_0, EncodeQ5_0, 0, kNoField};
-    case DType::kQ5_1: return {DecodeQ5_1, EncodeQ5_1, 0, 2};
-    case DType::kQ8_0: return {DecodeQ8_0, EncodeQ8_0, 0, kNoField};
-    case DType::kQ4_K: return {DecodeQ4_K, EncodeQ4_K, 0, 2};
-    case DType::kQ5_K: return {DecodeQ5_K, EncodeQ5_K, 0, 2};
-    case DType::kQ6_K: return {DecodeQ6_K, EncodeQ6_K, 208, kNoField};
-    case DType::kBF16: return {DecodeBf16, EncodeBf16, kNoField, kNoField};
+    case DType::kF32:
+      return {DecodeF32, EncodeF32, kNoField, kNoField};
+    case DType::kF16:
+      return {DecodeF16, EncodeF16, 0, kNoField};
+    case DType::kQ4_0:
+      return {DecodeQ4_0, EncodeQ4_0, 0, kNoField};
+    case DType::kQ4_1:
+      return {DecodeQ4_1, EncodeQ4_1, 0, 2};
+    case DType::kQ5_0:
+      return {DecodeQ5_0, EncodeQ5_0, 0, kNoField};
+    case DType::kQ5_1:
+      return {DecodeQ5_1, EncodeQ5_1, 0, 2};
+    case DType::kQ8_0:
+      return {DecodeQ8_0, EncodeQ8_0, 0, kNoField};
+    case DType::kQ4_K:
+      return {DecodeQ4_K, EncodeQ4_K, 0, 2};
+    case DType::kQ5_K:
+      return {DecodeQ5_K, EncodeQ5_K, 0, 2};
+    case DType::kQ6_K:
+      return {DecodeQ6_K, EncodeQ6_K, 208, kNoField};
+    case DType::kBF16:
+      return {DecodeBf16, EncodeBf16, kNoField, kNoField};
   }
   KVERN_CHECK(false);
 }
