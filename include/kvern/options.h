@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "kvern/status.h"
 
@@ -10,6 +11,10 @@ namespace kvern {
 
 // How the values of K or V rows are stored.
 enum class KvType : uint8_t { kF32, kF16 };
+// "f32", "f16".
+std::string_view KvTypeName(KvType type);
+// kInvalidArgument for another name; the message lists the known ones.
+Result<KvType> ParseKvType(std::string_view name);
 
 // How activations enter the products with integer weights.
 enum class ActivationMode : uint8_t {

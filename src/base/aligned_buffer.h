@@ -36,9 +36,13 @@ class AlignedBuffer {
   std::span<uint8_t> bytes() { return {data_, size_}; }
   // The buffer as an array of T.
   template <typename T>
-  T* as() { return reinterpret_cast<T*>(data_); }
+  T* as() {
+    return reinterpret_cast<T*>(data_);
+  }
   template <typename T>
-  const T* as() const { return reinterpret_cast<const T*>(data_); }
+  const T* as() const {
+    return reinterpret_cast<const T*>(data_);
+  }
 
  private:
   uint8_t* data_ = nullptr;

@@ -36,8 +36,8 @@ class Worker {
   uint32_t index() const { return index_; }  // 0 .. count() - 1; 0 is the thread that called Run.
   uint32_t count() const { return count_; }
 
-  // This worker's part [begin, end) of `num_items`, cut into units of `unit` items (the last may be short). The parts of
-  // all workers are disjoint and cover everything; they depend on count() only.
+  // This worker's part [begin, end) of `num_items`, cut into units of `unit` items (the last may be short). The parts
+  // of all workers are disjoint and cover everything; they depend on count() only.
   struct Range {
     uint64_t begin, end;
   };

@@ -11,7 +11,7 @@ struct CpuFeatures {
   bool has_avx512 = false;       // F, BW, VL, DQ, and the OS saves zmm.
   bool has_avx512_vnni = false;  // vpdpbusd on zmm.
   bool has_neon_dotprod = false;
-  std::string brand;             // "AMD Ryzen 9 ..."; "unknown" where the CPU does not say.
+  std::string brand;  // "AMD Ryzen 9 ..."; "unknown" where the CPU does not say.
 };
 
 // Read once, then cached. Thread-safe.

@@ -1,5 +1,5 @@
-// FileSystem: everything kvern does to files, behind one interface so that tests can hold them in memory and make them fail.
-// Thread-safe. Every error message names the path.
+// FileSystem: everything kvern does to files, behind one interface so that tests can hold them in memory and make them
+// fail. Thread-safe. Every error message names the path.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ class MappedFile {
  public:
   virtual ~MappedFile() = default;
   virtual std::span<const uint8_t> bytes() const = 0;
-  // These bytes are not needed soon: their memory may be given back (they stay readable). Used while weights are packed.
+  // These bytes are not needed soon: their memory may be given back (they stay readable). Used while weights are
+  // packed.
   virtual void Release(size_t offset, size_t num_bytes) = 0;
 };
 

@@ -116,10 +116,10 @@ TEST_P(TinyExactnessTest, ComputingEverythingAgainInEveryStepGivesTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(
     Shapes, TinyExactnessTest,
     testing::Combine(testing::Range<size_t>(0, 10), testing::Values(ActivationMode::kInt8, ActivationMode::kF32)),
-    [](const auto& info) {
-      const TinyModelSpec& spec = Specs()[std::get<0>(info.param)];
+    [](const auto& param_info) {
+      const TinyModelSpec& spec = Specs()[std::get<0>(param_info.param)];
       return std::string(GetDTypeInfo(spec.dtype).name) + "_heads" + std::to_string(spec.num_heads) + "of" +
-             std::to_string(spec.head_dim) + (std::get<1>(info.param) == ActivationMode::kInt8 ? "_int8" : "_f32");
+             std::to_string(spec.head_dim) + (std::get<1>(param_info.param) == ActivationMode::kInt8 ? "_int8" : "_f32");
     });
 
 // Positions beyond one and two splits of attention (256 slots), where partial results are merged.

@@ -1,5 +1,5 @@
-// Tokenizers against published ones: the nine vocabularies in $KVERN_TEST_DATA/tokenizers, each with 46 texts and the ids
-// that the vocabulary's own project expects (no special tokens added or parsed), and the SmolLM2 model file.
+// Tokenizers against published ones: the nine vocabularies in $KVERN_TEST_DATA/tokenizers, each with 46 texts and the
+// ids that the vocabulary's own project expects (no special tokens added or parsed), and the SmolLM2 model file.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -211,7 +211,8 @@ class SmolLm2TokenizerTest : public ::testing::Test {
 TEST_F(SmolLm2TokenizerTest, EncodesTheTextsOfTheGoldenFile) {
   // Ids by transformers 5 for HuggingFaceTB/SmolLM2-135M-Instruct.
   EXPECT_THAT(Ids("The capital of France is", {}), ElementsAre(504, 3575, 282, 4649, 314));
-  EXPECT_THAT(Ids("1 2 3 4 5 6 7 8", {}), ElementsAre(33, 216, 34, 216, 35, 216, 36, 216, 37, 216, 38, 216, 39, 216, 40));
+  EXPECT_THAT(Ids("1 2 3 4 5 6 7 8", {}),
+              ElementsAre(33, 216, 34, 216, 35, 216, 36, 216, 37, 216, 38, 216, 39, 216, 40));
   EXPECT_THAT(Ids("def fibonacci(n):\n    if n < 2:\n        return n\n    return", {}),
               ElementsAre(1604, 3987, 46477, 24, 94, 727, 472, 585, 304, 2067, 216, 34, 42, 448, 1003, 304, 472, 1003));
 }

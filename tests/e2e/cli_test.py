@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+"""The kvern program as a user meets it: help, exit codes, streams, bad input, signals.
+
+  tests/e2e/cli_test.py build/release/kvern [unittest options]
+
+Tests of generated text need SmolLM2 in models/ (scripts/fetch_model.sh smollm2) and are skipped without it.
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODEL = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+KVERN = str(ROOT / "build" / "release" / "kvern")
+PROMPT = "The capital of France is"
+PROMPT_IDS = [504, 3575, 282, 4649, 314]  # As transformers encodes it.
+COMMANDS = ["run", "demo", "tokenize", "inspect", "ppl", "bench"]
+LONG = "600"  # Tokens; far more than are generated before the test interrupts.
+
+needs_model = unittest.skipUnless(MODEL.exists(), f"{MODEL.name} is not in models/: scripts/fetch_model.sh smollm2")
+
+
+def environment(**changes):
+    clean = {key: value for key, value in os.environ.items() if key != "KVERN_MODEL"}
+    return {**clean, **changes}
+
+
+def kvern(*arguments, stdin=b"", directory=ROOT, env=None):
+    return subprocess.run([KVERN, *map(str, arguments)], input=stdin, capture_output=True, cwd=directory,
+                          env=env or environment(), timeout=600)
+
+
+class CliTest(unittest.TestCase):
+    def expect(self, result, code):
+        self.assertEqual(result.returncode, code, result.stderr.decode(errors="replace"))
+
+    def expect_error(self, result, code, *parts):
+        """One clear message on stderr, nothing on stdout."""
+        self.expect(result, code)
+        self.assertEqual(result.stdout, b"")
+        message = result.stderr.decode()
+        for part in parts:
+            self.assertIn(part, message)
+
+
+class HelpAndUsage(CliTest):
+    def test_help_shows_every_command(self):
+        result = kvern("--help")
+        self.expect(result, 0)
+        for command in COMMANDS:
+            self.assertIn(f"\n  {command} ", result.stdout.decode())
+
+    def test_help_of_each_command_shows_two_examples(self):
+        for command in COMMANDS:
+            result = kvern(command, "--help")
+            self.expect(result, 0)
+            examples = [line for line in result.stdout.decode().split("Examples:")[1].splitlines() if "kvern " in line]
+            self.assertEqual(len(examples), 2, command)
+
+    def test_version_is_printed(self):
+        self.assertRegex(kvern("--version").stdout.decode(), r"^kvern \d+\.\d+\.\d+\n$")
+
+    def test_wrong_usage_exits_with_2(self):
+        self.expect_error(kvern(), 2, "run")
+        self.expect_error(kvern("frobnicate"), 2, "frobnicate")
+        self.expect_error(kvern("run", "--frobnicate", "x"), 2, "--frobnicate", "kvern run --help")
+        self.expect_error(kvern("run"), 2, "PROMPT", "--file")
+        self.expect_error(kvern("run", "text", "--file", "x"), 2, "either")
+        self.expect_error(kvern("ppl"), 2, "--file")
+        self.expect_error(kvern("run", "x", "-n", "-1"), 2, "-1")
+        self.expect_error(kvern("run", "x", "--isa", "sse9"), 2, "sse9", "avx2")
+        self.expect_error(kvern("run", "x", "--kv-type", "f8"), 2, "f8", "f16")
+        self.expect_error(kvern("run", "x", "--activations", "int4"), 2, "int4")
+        self.expect_error(kvern("run", "-m", "x", "x", "--kv-budget", "3x"), 2, "3x", "GiB")
+        self.expect_error(kvern("run", "-m", "x", "x", "--block-size", "17"), 2, "17", "16")
+        self.expect_error(kvern("run", "-m", "x", "x", "--temp", "-1"), 2, "temperature")
+        self.expect_error(kvern("run", "-m", "x", "x", "--top-p", "2"), 2, "top_p")
+        self.expect_error(kvern("run", "-m", "x", "x", "--stop", ""), 2, "stop")
+        self.expect_error(kvern("bench", "--prefill", "1;2"), 2, "1;2")
+        self.expect_error(kvern("inspect", "x", "--budget", "much"), 2, "much")
+
+
+class ModelFiles(CliTest):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.directory = pathlib.Path(self.temporary.name)
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    def write(self, name, content):
+        path = self.directory / name
+        path.write_bytes(content)
+        return path
+
+    def test_no_model_says_how_to_get_one(self):
+        self.expect_error(kvern("run", "x", directory=self.directory), 2, "fetch_model", "KVERN_MODEL", "-m")
+
+    def test_two_models_are_listed(self):
+        (self.directory / "models").mkdir()
+        self.write("models/a.gguf", b"")
+        self.write("models/b.gguf", b"")
+        self.expect_error(kvern("run", "x", directory=self.directory), 2, "models/a.gguf", "models/b.gguf")
+
+    def test_the_environment_names_a_model(self):
+        result = kvern("run", "x", env=environment(KVERN_MODEL="named/by/environment.gguf"))
+        self.expect_error(result, 1, "named/by/environment.gguf")
+
+    def test_files_that_are_no_model_are_refused_by_every_command(self):
+        files = [self.directory / "absent.gguf", self.directory, self.write("empty.gguf", b""),
+                 self.write("text.gguf", b"This is no model.\n" * 100), self.write("cut.gguf", b"GGUF\x03\0\0\0\1\0\0")]
+        text = self.write("text.txt", b"a text\n" * 10)
+        for path in files:
+            for arguments in (["run", "-m", path, "x"], ["inspect", path], ["tokenize", "-m", path, "x"],
+                              ["ppl", "-m", path, "-f", text], ["bench", "-m", path], ["demo", "-m", path]):
+                self.expect_error(kvern(*arguments), 1, str(path))
+
+    @needs_model
+    def test_a_truncated_model_is_refused(self):
+        with MODEL.open("rb") as model:
+            head = model.read(3 << 20)
+        for size in (4, 100, 5000, len(head)):
+            path = self.write("cut.gguf", head[:size])
+            self.expect_error(kvern("run", "-m", path, "x"), 1, str(path))
+
+    def test_an_input_file_that_is_absent_is_named(self):
+        self.expect_error(kvern("run", "-m", "x", "--file", "absent.txt"), 1, "absent.txt")
+        self.expect_error(kvern("ppl", "-m", "x", "--file", "absent.txt"), 1, "absent.txt")
+
+
+@needs_model
+class Inspect(CliTest):
+    def test_text_has_shapes_types_and_cache_costs(self):
+        text = kvern("inspect", MODEL).stdout.decode()
+        for part in ("llama", "Q4_1", "Q8_0", "23,040", "46,080", "tokenizer.ggml.pre = smollm"):
+            self.assertIn(part, text)
+
+    def test_json_has_what_fits_in_a_budget(self):
+        result = kvern("inspect", MODEL, "--json", "--budget", "1GiB")
+        self.expect(result, 0)
+        report = json.loads(result.stdout)
+        self.assertEqual(report["num_layers"], 30)
+        f16 = next(codec for codec in report["kv"] if codec["kv_type"] == "f16")
+        self.assertEqual(f16["bytes_per_token"], 30 * 2 * 3 * 64 * 2)
+        self.assertEqual(f16["fits"][0]["tokens"], (1 << 30) // (23040 * 64) * 64)
+
+
+@needs_model
+class Tokenize(CliTest):
+    def ids(self, *arguments, **options):
+        result = kvern("tokenize", "-m", MODEL, "--ids-only", *arguments, **options)
+        self.expect(result, 0)
+        return [int(word) for word in result.stdout.split()]
+
+    def test_ids_are_those_of_the_golden_sentence(self):
+        self.assertEqual(self.ids(PROMPT), PROMPT_IDS)
+
+    def test_text_comes_from_argument_file_or_stdin(self):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(PROMPT.encode())
+            file.flush()
+            self.assertEqual(self.ids("--file", file.name), PROMPT_IDS)
+        self.assertEqual(self.ids(stdin=PROMPT.encode()), PROMPT_IDS)
+        self.assertEqual(self.ids("--file", "-", stdin=PROMPT.encode()), PROMPT_IDS)
+
+    def test_pieces_stand_beside_their_ids(self):
+        lines = kvern("tokenize", "-m", MODEL, PROMPT).stdout.decode().splitlines()
+        self.assertEqual(lines, ["504\tThe", "3575\t capital", "282\t of", "4649\t France", "314\t is"])
+
+    def test_control_tokens_count_only_when_asked(self):
+        self.assertEqual(len(self.ids("--parse-special", "<|im_start|>")), 1)
+        self.assertGreater(len(self.ids("<|im_start|>")), 1)
+
+    def test_json_and_decode_are_inverse(self):
+        text = "naïve 🙂\n\tdone"
+        report = json.loads(kvern("tokenize", "-m", MODEL, "--json", text).stdout)
+        self.assertEqual(len(report["ids"]), len(report["pieces"]))
+        back = kvern("tokenize", "-m", MODEL, "--decode", json.dumps(report["ids"]))
+        self.assertEqual(back.stdout.decode(), text + "\n")
+
+    def test_ill_formed_utf8_survives(self):
+        ids = self.ids(stdin=b"a\xff\xc3b")
+        back = kvern("tokenize", "-m", MODEL, "--decode", stdin=" ".join(map(str, ids)).encode())
+        self.assertEqual(back.stdout, b"a\xff\xc3b\n")
+
+    def test_ids_outside_the_vocabulary_are_refused(self):
+        self.expect_error(kvern("tokenize", "-m", MODEL, "--decode", "1 99999999"), 1, "99999999", "49152")
+
+
+@needs_model
+class Run(CliTest):
+    def run_json(self, *arguments, **options):
+        result = kvern("run", "-m", MODEL, "--json", *arguments, **options)
+        self.expect(result, 0)
+        return json.loads(result.stdout)
+
+    def test_text_goes_to_stdout_and_numbers_to_stderr(self):
+        result = kvern("run", "-m", MODEL, "-n", 8, PROMPT)
+        self.expect(result, 0)
+        self.assertIn("Paris", result.stdout.decode())
+        self.assertRegex(result.stderr.decode(), r"^5 tokens in, 8 out; prefill .* tok/s, decode .* tok/s; KV .*B; "
+                                                 r"12 tokens computed, [1-9]\d* reused\n$")
+
+    def test_without_the_cache_the_text_is_the_same_and_the_work_is_not(self):
+        cached = self.run_json("-n", 12, PROMPT)
+        uncached = self.run_json("-n", 12, "--no-cache", PROMPT)
+        self.assertEqual(cached["ids"], uncached["ids"])
+        self.assertEqual(cached["text"], uncached["text"])
+        self.assertEqual(cached["stats"]["tokens_computed"], 5 + 11)
+        self.assertEqual(uncached["stats"]["tokens_computed"], sum(range(5, 5 + 12)))
+        self.assertEqual(uncached["stats"]["tokens_reused"], 0)
+
+    def test_json_says_what_was_done(self):
+        report = self.run_json("-n", 4, PROMPT)
+        self.assertEqual(report["prompt_ids"], PROMPT_IDS)
+        self.assertEqual(len(report["ids"]), 4)
+        self.assertEqual(report["finish_reason"], "length")
+        self.assertGreater(report["stats"]["decode_tok_per_s"], 0)
+
+    def test_no_tokens_only_fill_the_cache(self):
+        result = kvern("run", "-m", MODEL, "-n", 0, PROMPT)
+        self.expect(result, 0)
+        self.assertEqual(result.stdout, b"")
+        self.assertIn("5 tokens in, 0 out", result.stderr.decode())
+
+    def test_generation_ends_before_a_stop_text(self):
+        report = self.run_json("-n", 40, "--stop", "Paris", "--stop", "never", PROMPT)
+        self.assertNotIn("Paris", report["text"])
+        self.assertIn("stop", report["finish_reason"])
+
+    def test_one_seed_gives_one_text_on_any_thread_count(self):
+        options = ["-n", 12, "--temp", 1.2, "--top-k", 50, "--seed", 11, PROMPT]
+        self.assertEqual(self.run_json("--threads", 1, *options)["ids"], self.run_json(*options)["ids"])
+
+    def test_the_prompt_may_be_any_bytes_from_stdin(self):
+        report = self.run_json("-n", 2, "--file", "-", stdin=b"caf\xc3 \xff ")
+        self.assertEqual(len(report["ids"]), 2)
+
+    def test_an_empty_prompt_is_refused(self):
+        self.expect_error(kvern("run", "-m", MODEL, ""), 1, "empty")
+
+    def test_a_prompt_longer_than_the_context_is_refused_with_both_numbers(self):
+        self.expect_error(kvern("run", "-m", MODEL, "--ctx-size", 64, "word " * 200), 1, "64", "20")
+
+    def test_a_budget_below_one_block_says_what_is_needed(self):
+        self.expect_error(kvern("run", "-m", MODEL, "--kv-budget", "1KiB", PROMPT), 1, str(23040 * 64))
+
+    def test_more_threads_than_the_process_may_use_are_refused(self):
+        self.expect_error(kvern("run", "-m", MODEL, "--threads", 100000, PROMPT), 1, "100000")
+
+    def test_a_closed_pipe_ends_it_with_one_message(self):
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        result = subprocess.run([KVERN, "run", "-m", str(MODEL), "-n", LONG, "--ignore-eos", PROMPT], stdout=write_end,
+                                stderr=subprocess.PIPE, env=environment(), timeout=600)
+        os.close(write_end)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("closed", result.stderr.decode())
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "there is no /dev/full")
+    def test_a_full_disk_is_an_error(self):
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run([KVERN, "run", "-m", str(MODEL), "-n", "4", PROMPT], stdout=full,
+                                    stderr=subprocess.PIPE, env=environment(), timeout=600)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("standard output", result.stderr.decode())
+
+    def test_ctrl_c_keeps_the_text_so_far(self):
+        process = subprocess.Popen([KVERN, "run", "-m", str(MODEL), "-n", LONG, "--ignore-eos", PROMPT],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+        first = process.stdout.read(1)  # Generation has begun.
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=600)
+        self.assertEqual(process.returncode, 130)
+        self.assertTrue((first + rest).decode().startswith(" Paris"[:1]))
+        self.assertTrue(rest.endswith(b"\n"))
+        self.assertRegex(errors.decode(), r"5 tokens in, \d+ out; ")
+
+    def test_ctrl_c_while_reading_the_prompt_ends_it(self):
+        process = subprocess.Popen([KVERN, "run", "-m", str(MODEL), "--file", "-"], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+        process.stdin.write(b"x" * (1 << 20))  # More than a pipe holds: when this returns, the program reads.
+        process.stdin.flush()
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=600)
+        self.assertEqual(process.returncode, 130)
+        process.stdin.close()
+        process.stdout.close()
+        process.stderr.close()
+
+
+@needs_model
+class Measure(CliTest):
+    def test_perplexity_of_ids_scores_all_but_the_first(self):
+        ids = json.dumps(PROMPT_IDS * 8).encode()
+        result = kvern("ppl", "-m", MODEL, "--ids", "-", "--ctx-size", 64, "--stride", 32, "--json", stdin=ids)
+        self.expect(result, 0)
+        report = json.loads(result.stdout)
+        self.assertEqual(report["scored"], 39)
+        self.assertGreater(report["perplexity"], 1)
+
+    def test_perplexity_of_chunks_scores_second_halves(self):
+        text = (PROMPT + " Paris. ").encode() * 20
+        result = kvern("ppl", "-m", MODEL, "-f", "-", "--ctx-size", 32, "--chunks", 2, "--json", stdin=text)
+        self.expect(result, 0)
+        report = json.loads(result.stdout)
+        self.assertEqual((report["windows"], report["scored"]), (2, 2 * 15))
+
+    def test_a_text_too_short_for_a_chunk_is_refused(self):
+        self.expect_error(kvern("ppl", "-m", MODEL, "-f", "-", stdin=b"short"), 1, "512")
+
+    def test_bench_reports_samples_and_limits(self):
+        result = kvern("bench", "-m", MODEL, "--prefill", 16, "--depth", 0, "-n", 4, "-r", 2, "--json")
+        self.expect(result, 0)
+        report = json.loads(result.stdout)
+        self.assertEqual([row["test"] for row in report["results"]], ["prefill", "decode"])
+        self.assertEqual(report["weights_per_prompt_token"], 106168320)
+        for row in report["results"]:
+            self.assertEqual(len(row["samples"]), 2)
+            self.assertGreater(row["tok_per_s"]["median"], 0)
+
+    def test_demo_finds_equal_texts_and_the_work_that_theory_says(self):
+        result = kvern("demo", "-m", MODEL, "-n", 6)
+        self.expect(result, 0)
+        text = result.stdout.decode()
+        self.assertIn("texts identical: yes", text)
+        self.assertIn("counters as theory says: yes", text)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+        KVERN = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=2)

@@ -1,0 +1,211 @@
+// An engine over a model and a tokenizer that cost nothing, for tests of everything between them.
+//
+// FakeModel's logits are a hash of all tokens of the row's sequence, which it reads back through the view of the KV
+// cache: a token that was not computed, was overwritten or stands in the wrong slot changes the answer.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/cache_plan.h"
+#include "engine/engine_internal.h"
+#include "kernels/dispatch.h"
+
+namespace kvern {
+
+inline constexpr uint32_t kFakeVocabSize = 64;
+inline constexpr TokenId kFakeEos = 0;
+inline constexpr KvShape kFakeShape{.num_layers = 2, .num_kv_heads = 2, .head_dim = 16};
+inline constexpr uint32_t kFakeHeads = 4;
+
+// Tokens 1 to 26 are the letters, 27 and 28 the two bytes of "é", the rest "[id]"; 0 ends the text.
+class FakeTokenizer : public Tokenizer {
+ public:
+  Result<std::vector<TokenId>> Encode(std::string_view text, const EncodeOptions&) const override {
+    std::vector<TokenId> tokens;
+    for (const char c : text) {
+      if (c < 'a' || c > 'z') return Status::InvalidArgument("only letters");
+      tokens.push_back(c - 'a' + 1);
+    }
+    return tokens;
+  }
+  std::string TokenBytes(TokenId token, bool) const override {
+    if (token <= 0 || token >= static_cast<TokenId>(kFakeVocabSize)) return "";
+    if (token <= 26) return std::string(1, static_cast<char>('a' + token - 1));
+    if (token == 27) return "\xC3";
+    if (token == 28) return "\xA9";
+    return "[" + std::to_string(token) + "]";
+  }
+  std::string Decode(const std::vector<TokenId>& tokens, bool render_special) const override {
+    std::string text;
+    for (const TokenId token : tokens) text += TokenBytes(token, render_special);
+    return text;
+  }
+  size_t vocab_size() const override { return kFakeVocabSize; }
+  std::optional<TokenId> bos() const override { return std::nullopt; }
+  std::optional<TokenId> eos() const override { return kFakeEos; }
+  bool IsEndOfGeneration(TokenId token) const override { return token == kFakeEos; }
+  bool IsControl(TokenId token) const override { return token == kFakeEos; }
+  std::string Description() const override { return "fake"; }
+};
+
+// What the fake model answers after `tokens`: values in [0, 8), the end of the text never the largest.
+inline std::vector<float> FakeLogits(std::span<const TokenId> tokens) {
+  uint64_t hash = 0x9E3779B97F4A7C15;
+  const auto mix = [](uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+    return x ^ (x >> 31);
+  };
+  for (const TokenId token : tokens) hash = mix(hash * 31 + static_cast<uint64_t>(token) + 1);
+  std::vector<float> logits(kFakeVocabSize);
+  for (uint64_t i = 0; i < kFakeVocabSize; ++i) {
+    logits[i] = static_cast<float>(mix(hash + i * 0x632BE59BD9B4E019) >> 40) * 0x1p-21f;
+  }
+  logits[kFakeEos] = -1;
+  return logits;
+}
+
+class FakeModel : public Model {
+ public:
+  FakeModel() {
+    config_.architecture = "fake";
+    config_.num_layers = kFakeShape.num_layers;
+    config_.num_heads = kFakeHeads;
+    config_.num_kv_heads = kFakeShape.num_kv_heads;
+    config_.head_dim = kFakeShape.head_dim;
+    config_.vocab_size = kFakeVocabSize;
+    config_.context_tokens = 4096;
+  }
+
+  // Runs at the start of each pass on the engine thread; a status that is not ok fails the pass.
+  std::function<Status(const ForwardBatch& batch)> on_forward;
+  // Changes the logits after `tokens`.
+  std::function<void(std::span<const TokenId> tokens, std::span<float> logits)> on_logits;
+
+  const ModelConfig& config() const override { return config_; }
+  uint64_t weight_bytes() const override { return 1000; }
+
+  Result<ForwardStats> Forward(const ForwardBatch& batch, std::span<float> logits) override {
+    if (on_forward) KVERN_RETURN_IF_ERROR(on_forward(batch));
+    ForwardStats stats;
+    size_t next_logits = 0;
+    for (const SequenceRows& rows : batch.sequences) {
+      for (uint32_t i = 0; i < rows.num_rows; ++i) Store(batch, rows, i);
+      for (uint32_t i = 0; i < rows.num_rows; ++i) {
+        ++stats.rows_computed;
+        stats.query_key_products += uint64_t{config_.num_layers} * kFakeHeads * (rows.first_position + i + 1);
+        if (next_logits == batch.logit_rows.size() || batch.logit_rows[next_logits] != rows.first_row + i) continue;
+        const std::vector<TokenId> tokens = Load(batch.kv, rows, rows.first_position + i + 1);
+        const std::span<float> out = logits.subspan(next_logits++ * kFakeVocabSize, kFakeVocabSize);
+        std::ranges::copy(FakeLogits(tokens), out.begin());
+        if (on_logits) on_logits(tokens, out);
+      }
+    }
+    return stats;
+  }
+
+ private:
+  // Value `dim` of a slot's K row (or V row) of a layer and head.
+  static float* At(const KvView& kv, const SequenceRows& rows, uint32_t position, uint32_t layer, uint32_t head,
+                   bool is_v, uint32_t dim) {
+    const BlockIndex block = rows.block_table[position / kv.block_size];
+    const uint32_t slot = position % kv.block_size;
+    if (is_v) return reinterpret_cast<float*>(kv.HeadV(block, layer, head)) + slot * kv.head_dim + dim;
+    return reinterpret_cast<float*>(kv.HeadK(block, layer, head)) +
+           (slot / kGranuleSlots * kv.head_dim + dim) * kGranuleSlots + slot % kGranuleSlots;
+  }
+  template <typename Fn>
+  static void ForEachCopy(Fn fn) {
+    for (uint32_t layer = 0; layer < kFakeShape.num_layers; ++layer) {
+      for (uint32_t head = 0; head < kFakeShape.num_kv_heads; ++head) {
+        fn(layer, head, false);
+        fn(layer, head, true);
+      }
+    }
+  }
+  static void Store(const ForwardBatch& batch, const SequenceRows& rows, uint32_t i) {
+    const uint32_t position = rows.first_position + i;
+    ForEachCopy([&](uint32_t layer, uint32_t head, bool is_v) {
+      *At(batch.kv, rows, position, layer, head, is_v, 0) = static_cast<float>(batch.tokens[rows.first_row + i]);
+      *At(batch.kv, rows, position, layer, head, is_v, 15) = static_cast<float>(position);
+    });
+  }
+  // The tokens at positions 0 to count - 1; -1 where copies disagree or stand at the wrong position.
+  static std::vector<TokenId> Load(const KvView& kv, const SequenceRows& rows, uint32_t count) {
+    std::vector<TokenId> tokens(count);
+    for (uint32_t position = 0; position < count; ++position) {
+      const float token = *At(kv, rows, position, 0, 0, false, 0);
+      tokens[position] = static_cast<TokenId>(token);
+      ForEachCopy([&](uint32_t layer, uint32_t head, bool is_v) {
+        if (*At(kv, rows, position, layer, head, is_v, 0) == token &&
+            *At(kv, rows, position, layer, head, is_v, 15) == static_cast<float>(position)) {
+          return;
+        }
+        tokens[position] = -1;
+      });
+    }
+    return tokens;
+  }
+
+  ModelConfig config_;
+};
+
+// The answer that greedy decoding must give: no cache, no batch, no engine.
+inline std::vector<TokenId> FakeGreedyAnswer(std::vector<TokenId> tokens, size_t num_tokens) {
+  std::vector<TokenId> answer;
+  for (size_t i = 0; i < num_tokens; ++i) {
+    const std::vector<float> logits = FakeLogits(tokens);
+    const auto best = static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    tokens.push_back(best);
+    answer.push_back(best);
+  }
+  return answer;
+}
+
+struct FakeEngine {
+  std::unique_ptr<Engine> engine;
+  FakeModel* model = nullptr;  // The engine's.
+};
+
+// Options of a fake engine: blocks of 16 f32 tokens, room for `context_tokens`.
+inline EngineOptions FakeEngineOptions(uint32_t context_tokens = 256) {
+  EngineOptions options;
+  options.model_path = "fake";
+  options.context_tokens = context_tokens;
+  options.prefill_chunk = 32;
+  options.cache.block_size = 16;
+  options.cache.k_type = KvType::kF32;
+  options.cache.v_type = KvType::kF32;
+  return options;
+}
+
+// `prepare` sees the model before the engine starts.
+inline FakeEngine MakeFakeEngine(EngineOptions options, const std::function<void(FakeModel&)>& prepare = {}) {
+  auto model = std::make_unique<FakeModel>();
+  if (prepare) prepare(*model);
+  const CachePlan plan = PlanCache(options, kFakeShape, model->config().context_tokens).value();
+  EngineParts parts;
+  options.context_tokens = plan.context_tokens;
+  options.cache.budget_bytes = plan.budget_bytes;
+  parts.options = options;
+  parts.wanted_context_tokens = plan.wanted_context_tokens;
+  parts.kernels = RunnableTargets().front();
+  parts.tokenizer = std::make_unique<FakeTokenizer>();
+  parts.blocks = BlockPool::Create(plan.layout, plan.budget_bytes, HeapAllocator()).value();
+  FakeEngine fake;
+  fake.model = model.get();
+  parts.model = std::move(model);
+  fake.engine = MakeEngine(std::move(parts)).value();
+  return fake;
+}
+
+}  // namespace kvern
