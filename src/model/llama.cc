@@ -79,7 +79,7 @@ class Llama final : public Model {
         width_input_(kernels_, options.activations),
         heads_input_(kernels_, options.activations),
         ffn_input_(kernels_, options.activations),
-        head_input_(kernels_, options.activations),
+        head_input_(kernels_, ActivationMode::kF32),
         x_(config_.width),
         cos_(rope_.num_pairs()),
         sin_(rope_.num_pairs()),
@@ -156,7 +156,9 @@ class Llama final : public Model {
   PackedInput width_input_;  // [M][width] normed residual stream
   PackedInput heads_input_;  // [M][num_heads * head_dim] attention output
   PackedInput ffn_input_;    // [M][ffn_width] silu(gate) * up
-  PackedInput head_input_;   // [logit rows][width]
+  // [logit rows][width], always f32: the head is bound by reading its weights, and int8 here would cost a quarter of the
+  // divergence of all int8 activations together (docs/results.md).
+  PackedInput head_input_;
   RowBuffer x_;              // [M][width] residual stream
   RowBuffer cos_, sin_;      // [M][rope pairs]
   RowBuffer q_;              // [M][num_heads][head_dim]

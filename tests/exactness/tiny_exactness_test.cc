@@ -22,15 +22,15 @@ const std::vector<TinyModelSpec>& Specs() {
       {.num_heads = 2, .num_kv_heads = 2, .head_dim = 64, .dtype = DType::kQ8_0, .embd_dtype = DType::kF16},
       {.width = 32, .num_heads = 4, .num_kv_heads = 1, .head_dim = 128, .dtype = DType::kQ5_0, .has_rope_factors = true},
       {.width = 32, .num_heads = 3, .num_kv_heads = 1, .head_dim = 256, .dtype = DType::kQ5_1, .rope_linear_factor = 4},
-      {.num_layers = 1, .width = 256, .ffn_width = 256, .num_heads = 5, .num_kv_heads = 1, .head_dim = 64,
+      {.num_layers = 1, .width = 256, .ffn_width = 256, .num_heads = 4, .num_kv_heads = 2, .head_dim = 64,
        .vocab_size = 64, .dtype = DType::kQ4_K, .embd_dtype = DType::kQ6_K},
-      {.num_layers = 1, .width = 256, .ffn_width = 256, .num_heads = 4, .num_kv_heads = 4, .head_dim = 64,
+      {.num_layers = 1, .width = 256, .ffn_width = 256, .num_heads = 8, .num_kv_heads = 8, .head_dim = 32,
        .dtype = DType::kQ6_K, .embd_dtype = DType::kQ5_K, .has_output = true},
-      {.num_layers = 1, .width = 256, .ffn_width = 256, .num_heads = 7, .num_kv_heads = 1, .head_dim = 48,
+      {.num_layers = 1, .width = 256, .ffn_width = 256, .num_heads = 16, .num_kv_heads = 2, .head_dim = 16,
        .dtype = DType::kQ5_K, .embd_dtype = DType::kQ4_0},
-      {.width = 48, .ffn_width = 80, .num_heads = 2, .num_kv_heads = 1, .head_dim = 32, .dtype = DType::kF16,
+      {.width = 48, .ffn_width = 80, .num_heads = 5, .num_kv_heads = 1, .head_dim = 48, .dtype = DType::kF16,
        .embd_dtype = DType::kF32},
-      {.width = 48, .ffn_width = 80, .num_heads = 2, .num_kv_heads = 1, .head_dim = 80, .dtype = DType::kBF16,
+      {.width = 48, .ffn_width = 80, .num_heads = 7, .num_kv_heads = 1, .head_dim = 80, .dtype = DType::kBF16,
        .embd_dtype = DType::kBF16},
   };
   return specs;
@@ -70,7 +70,7 @@ class TinyExactnessTest : public testing::TestWithParam<std::tuple<size_t, Activ
 };
 
 TEST_P(TinyExactnessTest, EveryTargetThreadCountBlockSizeChunkCodecAndBatchGivesTheSameBits) {
-  const auto sequences = Sequences(spec(), {37, 70, 5});
+  const auto sequences = Sequences(spec(), {19, 37, 5});
   for (KvType kv_type : {KvType::kF32, KvType::kF16}) {
     const std::vector<ForwardTrace> expected = Reference(spec(), sequences, kv_type, mode());
     for (const KernelTable* target : RunnableTargets()) {
@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(
 // Positions beyond one and two splits of attention (256 slots), where partial results are merged.
 TEST(TinyExactnessLongTest, SequencesThatCrossSplitsGiveTheSameBits) {
   const TinyModelSpec spec = {.num_layers = 1, .num_heads = 3, .num_kv_heads = 1, .head_dim = 64};
-  const auto sequences = Sequences(spec, {600, 257, 256});
+  const auto sequences = Sequences(spec, {530, 257, 256});
   for (KvType kv_type : {KvType::kF32, KvType::kF16}) {
     const std::vector<ForwardTrace> expected = Reference(spec, sequences, kv_type, ActivationMode::kInt8);
     for (const KernelTable* target : RunnableTargets()) {
@@ -133,7 +133,7 @@ TEST(TinyExactnessLongTest, SequencesThatCrossSplitsGiveTheSameBits) {
       for (uint32_t threads : {1u, 2u, 3u}) {
         LoadedTinyModel tiny = LoadTinyModel(spec, *target, threads);
         for (uint32_t block_size : {16u, 64u, 256u, 512u}) {
-          for (uint32_t chunk : {1u, 7u, 64u, 255u, 0u}) {
+          for (uint32_t chunk : {1u, 64u, 255u, 0u}) {
             const ForwardPlan plan = {.block_size = block_size, .chunk = chunk, .kv_type = kv_type};
             ExpectEqual(RunForward(*tiny.model, *target, sequences, plan).traces, expected,
                         std::string(target->name) + ", " + std::to_string(threads) + " threads, " + plan.ToString());

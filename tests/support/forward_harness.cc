@@ -58,8 +58,7 @@ ForwardOutcome RunForward(Model& model, const KernelTable& kernels, const std::v
   }
   auto memory = HeapAllocator().Allocate(num_blocks * layout->block_bytes());
   KVERN_CHECK(memory.ok());
-  const auto poison = [&] { std::memset(memory->data(), 0xff, memory->size()); };
-  poison();
+  std::memset(memory->data(), 0xff, memory->size());
   size_t dealt = 0;
   for (size_t s = 0; s < sequences.size(); ++s) {
     for (uint64_t b = layout->BlocksFor(sequences[s].size()); b > 0; --b) tables[s].push_back(order[dealt++]);
@@ -81,6 +80,11 @@ ForwardOutcome RunForward(Model& model, const KernelTable& kernels, const std::v
       if (done[s] == total) continue;
       const uint32_t end = plan.chunk == 0 ? total : std::min(total, done[s] + plan.chunk);
       const uint32_t begin = plan.is_uncached ? 0 : done[s];
+      if (plan.is_uncached) {  // Nothing of the last step may be left.
+        for (BlockIndex block : tables[s]) {
+          std::memset(memory->data() + block * layout->block_bytes(), 0xff, layout->block_bytes());
+        }
+      }
       rows.push_back({.first_row = static_cast<uint32_t>(tokens.size()), .num_rows = end - begin,
                       .first_position = begin, .block_table = tables[s]});
       for (uint32_t i = begin; i < end; ++i) {
@@ -93,7 +97,6 @@ ForwardOutcome RunForward(Model& model, const KernelTable& kernels, const std::v
       done[s] = end;
     }
     if (tokens.empty()) break;
-    if (plan.is_uncached) poison();
 
     std::vector<float> logits(logit_rows.size() * config.vocab_size);
     const auto stats =
