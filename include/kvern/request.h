@@ -21,17 +21,17 @@ struct SamplingOptions {
   float repeat_penalty = 1.0f;  // Divides positive (multiplies negative) logits of tokens seen lately; 1: off.
   uint32_t repeat_window = 64;  // How many of the last tokens (prompt included) count as seen lately.
   uint64_t seed = 0;
-  std::vector<std::pair<TokenId, float>> logit_bias;  // Added to the logits of these tokens.
+  std::vector<std::pair<TokenId, float>> logit_bias = {};  // Added to the logits of these tokens.
   Status Validate() const;
 };
 
 struct Request {
-  std::vector<TokenId> prompt;     // At least one token.
-  uint32_t max_tokens = 128;       // Most tokens to generate; 0 only fills the cache.
-  SamplingOptions sampling;
-  std::vector<std::string> stop;   // Generation ends before any of these texts; at most 16, none empty.
-  bool ends_at_eos = true;         // Off: end-of-generation tokens are kept and generation goes on.
-  uint32_t choice_index = 0;       // Separates the random numbers of several answers to one prompt.
+  std::vector<TokenId> prompt;         // At least one token.
+  uint32_t max_tokens = 128;           // Most tokens to generate; 0 only fills the cache.
+  SamplingOptions sampling = {};
+  std::vector<std::string> stop = {};  // Generation ends before any of these texts; at most 16, none empty.
+  bool ends_at_eos = true;             // Off: end-of-generation tokens are kept and generation goes on.
+  uint32_t choice_index = 0;           // Separates the random numbers of several answers to one prompt.
   Status Validate() const;
 };
 

@@ -22,19 +22,28 @@ class BlockLayout {
   // for overflow.
   static Result<BlockLayout> Create(const KvShape& shape, uint32_t block_size, KvType k_type, KvType v_type);
 
-  uint32_t block_size() const;        // Slots.
-  uint64_t block_bytes() const;       // A multiple of 64.
-  uint64_t bytes_per_token() const;   // block_bytes / block_size, rounded up.
-  const KvShape& shape() const;
-  KvType k_type() const;
-  KvType v_type() const;
+  uint32_t block_size() const { return block_size_; }    // Slots.
+  uint64_t block_bytes() const { return block_bytes_; }  // A multiple of 64.
+  uint64_t bytes_per_token() const;                      // block_bytes / block_size, rounded up.
+  const KvShape& shape() const { return shape_; }
+  KvType k_type() const { return k_type_; }
+  KvType v_type() const { return v_type_; }
   // Blocks that hold `num_tokens` tokens.
   uint64_t BlocksFor(uint64_t num_tokens) const;
   // The kernels' picture of blocks that stand one after the other from `base` on.
   KvView View(uint8_t* base) const;
 
  private:
-  // (implementation)
+  BlockLayout() = default;
+
+  KvShape shape_;
+  uint32_t block_size_ = 0;
+  KvType k_type_ = KvType::kF16;
+  KvType v_type_ = KvType::kF16;
+  uint64_t head_k_bytes_ = 0;  // K of one KV head in one layer of a block; V follows it.
+  uint64_t head_bytes_ = 0;    // K and V of one KV head in one layer.
+  uint64_t layer_bytes_ = 0;
+  uint64_t block_bytes_ = 0;
 };
 
 }  // namespace kvern

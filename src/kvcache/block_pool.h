@@ -62,11 +62,26 @@ class BlockPool {
 
   BlockState state(BlockIndex block) const;
   CacheStats Stats() const;
-  const BlockLayout& layout() const;
-  KvView view();
+  uint64_t total_blocks() const { return states_.size(); }
+  uint64_t free_blocks() const { return free_.size(); }
+  const BlockLayout& layout() const { return layout_; }
+  KvView view() { return layout_.View(memory_.data()); }
 
  private:
-  // (implementation)
+  friend class BlockLease;
+  BlockPool(const BlockLayout& layout, AlignedBuffer memory, uint32_t num_blocks);
+
+  // The end of a lease: `blocks` (filling or full) become free.
+  void Return(std::span<const BlockIndex> blocks);
+  void CheckInvariant() const;
+
+  BlockLayout layout_;
+  AlignedBuffer memory_;
+  std::vector<BlockState> states_;  // One per block.
+  std::vector<BlockIndex> free_;    // A stack: the block that became free last is leased first.
+  uint64_t num_filling_ = 0;
+  uint64_t num_full_ = 0;
+  uint64_t peak_used_ = 0;
 };
 
 }  // namespace kvern

@@ -12,7 +12,9 @@ namespace kvern {
 class BlockTable {
  public:
   // `pool` must outlive the table.
-  explicit BlockTable(BlockPool& pool);
+  explicit BlockTable(BlockPool& pool) : pool_(pool) {}
+  BlockTable(const BlockTable&) = delete;
+  BlockTable& operator=(const BlockTable&) = delete;
 
   // Makes room for tokens up to `num_tokens` in total. kResourceExhausted (and no change) where the pool has too few free
   // blocks; the message has the bytes needed and free.
@@ -24,12 +26,15 @@ class BlockTable {
   // Gives every block back.
   void Release();
 
-  uint64_t num_tokens() const;   // Computed.
-  uint64_t capacity() const;     // Slots held.
-  std::span<const BlockIndex> blocks() const;
+  uint64_t num_tokens() const { return num_tokens_; }  // Computed.
+  uint64_t capacity() const;                           // Slots held.
+  uint64_t num_bytes() const;                          // Of the blocks held.
+  std::span<const BlockIndex> blocks() const { return lease_.blocks(); }
 
  private:
-  // (implementation)
+  BlockPool& pool_;
+  BlockLease lease_;
+  uint64_t num_tokens_ = 0;
 };
 
 }  // namespace kvern

@@ -1,0 +1,99 @@
+#include "cli/engine_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <utility>
+#include <vector>
+
+#include "cli/format.h"
+#include "cli/interrupt.h"
+#include "cli/model_path.h"
+#include "cli/output.h"
+
+namespace kvern::cli {
+namespace {
+
+constexpr char kEngineGroup[] = "Engine";
+
+// The help names the values itself, so the validator adds nothing to it.
+CLI::Validator OneOf(std::vector<std::string> names) { return CLI::IsMember(std::move(names)).description(""); }
+
+}  // namespace
+
+void EngineFlags::AddModelTo(CLI::App& app) {
+  app.add_option("-m,--model", model, "GGUF file; else $KVERN_MODEL, else the only file in models/")
+      ->type_name("FILE")
+      ->group(kEngineGroup);
+}
+
+void EngineFlags::AddAllTo(CLI::App& app, const std::string& context_help) {
+  AddModelTo(app);
+  app.add_option("-c,--ctx-size", context_tokens, context_help)->type_name("TOKENS")->group(kEngineGroup);
+  app.add_option("-t,--threads", num_threads, "Worker threads; default: one per usable CPU")
+      ->type_name("N")
+      ->group(kEngineGroup);
+  app.add_option("--isa", isa, "Kernels: auto, generic, avx2, avx2-vnni, avx512, avx512-vnni; all give the same bits")
+      ->check(OneOf({"auto", "generic", "avx2", "avx2-vnni", "avx512", "avx512-vnni"}))
+      ->capture_default_str()
+      ->type_name("NAME")
+      ->group(kEngineGroup);
+  app.add_option("--activations", activations, "int8: fast; f32: the reference")
+      ->check(OneOf({"int8", "f32"}))
+      ->capture_default_str()
+      ->type_name("MODE")
+      ->group(kEngineGroup);
+  app.add_option("--kv-type", kv_type, "How the cache stores keys and values: f16 or f32")
+      ->check(OneOf({"f16", "f32"}))
+      ->capture_default_str()
+      ->type_name("TYPE")
+      ->group(kEngineGroup);
+  app.add_option("--block-size", block_size, "Tokens per cache block, a multiple of 16")
+      ->capture_default_str()
+      ->type_name("TOKENS")
+      ->group(kEngineGroup);
+  app.add_option("--kv-budget", kv_budget,
+                 "Memory for keys and values, like 512MiB or 2GiB; default: what the context needs")
+      ->type_name("BYTES")
+      ->group(kEngineGroup);
+  app.add_option("--prefill-chunk", prefill_chunk, "Prompt tokens per step")
+      ->capture_default_str()
+      ->type_name("TOKENS")
+      ->group(kEngineGroup);
+  app.add_flag("--no-cache", is_cache_off, "Compute all keys and values again in every step: same text, quadratic work")
+      ->group(kEngineGroup);
+}
+
+Result<EngineOptions> EngineFlags::ToOptions() const {
+  EngineOptions options;
+  KVERN_ASSIGN_OR_RETURN(options.model_path, ChooseModel(model));
+  options.context_tokens = context_tokens;
+  options.num_threads = num_threads;
+  options.isa = isa;
+  options.activations = activations == "f32" ? ActivationMode::kF32 : ActivationMode::kInt8;
+  options.prefill_chunk = prefill_chunk;
+  options.cache.is_enabled = !is_cache_off;
+  options.cache.block_size = block_size;
+  KVERN_ASSIGN_OR_RETURN(options.cache.k_type, ParseKvType(kv_type));
+  options.cache.v_type = options.cache.k_type;
+  if (!kv_budget.empty()) {
+    const Result<uint64_t> bytes = ParseBytes(kv_budget);
+    if (!bytes.ok()) return Status::InvalidArgument("--kv-budget: " + bytes.status().message());
+    if (*bytes == 0) return Status::InvalidArgument("--kv-budget: 0 bytes hold no token; leave it out for the default");
+    options.cache.budget_bytes = *bytes;
+  }
+  KVERN_RETURN_IF_ERROR(options.Validate());
+  return options;
+}
+
+const char* ActivationModeName(ActivationMode mode) { return mode == ActivationMode::kF32 ? "f32" : "int8"; }
+
+Result<std::unique_ptr<Engine>> OpenEngine(const EngineOptions& options) {
+  const OnInterrupt keep_running;  // The progress callback ends the load in order.
+  ProgressBar bar("loading", 0);
+  return Engine::Open(options, [&](uint64_t done, uint64_t total) {
+    bar.SetTotal(total);
+    bar.Update(done);
+    return !WasInterrupted();
+  });
+}
+
+}  // namespace kvern::cli

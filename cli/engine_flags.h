@@ -1,0 +1,42 @@
+// The options that every command which runs a model shares, and opening the engine with them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "kvern/engine.h"
+
+namespace CLI {
+class App;
+}
+
+namespace kvern::cli {
+
+struct EngineFlags {
+  std::string model;
+  uint32_t context_tokens = 0;
+  uint32_t num_threads = 0;
+  std::string isa = "auto";
+  std::string kv_type = "f16";
+  uint32_t block_size = CacheOptions().block_size;
+  std::string kv_budget;
+  std::string activations = "int8";
+  uint32_t prefill_chunk = EngineOptions().prefill_chunk;
+  bool is_cache_off = false;
+
+  // -m alone, for commands that need no more than the model.
+  void AddModelTo(CLI::App& app);
+  // All of them. `context_help` says what --ctx-size means for the command.
+  void AddAllTo(CLI::App& app, const std::string& context_help);
+  // Resolves the model path and checks every option. kInvalidArgument is wrong usage.
+  Result<EngineOptions> ToOptions() const;
+};
+
+// "int8" or "f32".
+const char* ActivationModeName(ActivationMode mode);
+
+// Engine::Open with a progress bar; Ctrl-C cancels it.
+Result<std::unique_ptr<Engine>> OpenEngine(const EngineOptions& options);
+
+}  // namespace kvern::cli

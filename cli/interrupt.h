@@ -1,0 +1,28 @@
+// Ctrl-C: the first one asks the running work to end and keep what it has, the second one kills the process at once.
+// Where no work that can be asked is running, the first one ends the process with kExitInterrupted.
+#pragma once
+
+#include <functional>
+
+namespace kvern::cli {
+
+// Once, in main, before any other thread starts. A process that was started with SIGINT ignored keeps ignoring it.
+void InstallInterruptHandler();
+
+// Whether the first Ctrl-C has come. Any thread.
+bool WasInterrupted();
+
+// While it lives, the first Ctrl-C runs `action` on a thread of its own (at once where it has come already) and leaves
+// the rest to the work that made it. Nests: the innermost runs. The destructor waits for an action that runs.
+class OnInterrupt {
+ public:
+  explicit OnInterrupt(std::function<void()> action = [] {});
+  ~OnInterrupt();
+  OnInterrupt(const OnInterrupt&) = delete;
+  OnInterrupt& operator=(const OnInterrupt&) = delete;
+
+ private:
+  std::function<void()> outer_action_;
+};
+
+}  // namespace kvern::cli

@@ -1,0 +1,253 @@
+#include "kvern/engine.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/engine_internal.h"
+#include "engine/scheduler.h"
+#include "engine/step_runner.h"
+#include "platform/huge_pages.h"
+
+namespace kvern {
+namespace {
+
+Status CheckTokens(const char* what, std::span<const TokenId> tokens, uint32_t vocab_size) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && static_cast<uint32_t>(tokens[i]) < vocab_size) continue;
+    return Status::InvalidArgument(std::string(what) + "[" + std::to_string(i) + "] is token " +
+                                   std::to_string(tokens[i]) + ", the vocabulary has " + std::to_string(vocab_size));
+  }
+  return Status::Ok();
+}
+
+// Callers put jobs into the inbox under mutex_ and wake the engine thread; everything else is the engine thread's alone.
+class EngineImpl : public Engine {
+ public:
+  explicit EngineImpl(EngineParts parts);
+  ~EngineImpl() override;
+
+  Status Start();
+
+  Result<TokenStream> Submit(Request request) override;
+  Result<std::vector<TokenScore>> Score(const ScoreRequest& request, const ScoreProgress& progress) override;
+
+  const Tokenizer& tokenizer() const override { return *parts_.tokenizer; }
+  const ModelInfo& model_info() const override { return parts_.model_info; }
+  const EngineOptions& options() const override { return parts_.options; }
+  EngineStats Stats() const override;
+
+ private:
+  Status CheckLength(const char* what, uint64_t num_tokens) const;
+  Status CheckScore(const ScoreRequest& request) const;
+
+  // Engine thread.
+  void RunLoop();
+  // Waits for work; false when the engine ends.
+  bool DrainInbox();
+  void RunScoreStep();
+  void FinishCancelled();
+  void CloseFinished();
+  void CancelEverything();
+  void PublishStats(uint64_t num_closed);
+
+  EngineParts parts_;
+  const Sequence::Context context_;
+  Scheduler scheduler_;
+  StepRunner steps_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Job> inbox_;        // Guarded by mutex_, as are those below.
+  uint64_t num_open_requests_ = 0;  // Submitted and not closed.
+  bool is_ending_ = false;
+  EngineStats stats_;
+
+  std::thread thread_;
+};
+
+EngineImpl::EngineImpl(EngineParts parts)
+    : parts_(std::move(parts)),
+      context_{*parts_.blocks, *parts_.tokenizer, *parts_.kernels, parts_.options.context_tokens,
+               parts_.options.cache.is_enabled},
+      scheduler_(parts_.blocks->layout(), parts_.blocks->total_blocks(), parts_.options.max_sequences,
+                 parts_.options.prefill_chunk),
+      steps_(*parts_.model, *parts_.blocks, *parts_.kernels, parts_.workers.get(), parts_.options.prefill_chunk,
+             parts_.options.cache.is_enabled) {
+  PublishStats(/*num_closed=*/0);
+}
+
+EngineImpl::~EngineImpl() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status EngineImpl::Start() {
+  try {
+    thread_ = std::thread([this] { RunLoop(); });
+  } catch (const std::system_error& error) {
+    return Status::ResourceExhausted(std::string("the engine thread cannot be started: ") + error.what());
+  }
+  return Status::Ok();
+}
+
+Status EngineImpl::CheckLength(const char* what, uint64_t num_tokens) const {
+  const uint64_t context = parts_.options.context_tokens;
+  if (num_tokens <= context) return Status::Ok();
+  const std::string message = std::string(what) + " of " + std::to_string(num_tokens) + " tokens ";
+  if (num_tokens > parts_.wanted_context_tokens) {
+    return Status::InvalidArgument(message + "is longer than the context of " +
+                                   std::to_string(parts_.wanted_context_tokens));
+  }
+  const BlockLayout& layout = parts_.blocks->layout();
+  return Status::ResourceExhausted(message + "needs " +
+                                   std::to_string(layout.BlocksFor(num_tokens) * layout.block_bytes()) +
+                                   " bytes of KV cache, the budget of " +
+                                   std::to_string(parts_.options.cache.budget_bytes) + " bytes has room for " +
+                                   std::to_string(context) + " tokens");
+}
+
+Result<TokenStream> EngineImpl::Submit(Request request) {
+  const uint32_t vocab_size = parts_.model->config().vocab_size;
+  KVERN_RETURN_IF_ERROR(request.Validate());
+  KVERN_RETURN_IF_ERROR(CheckLength("prompt: a prompt", request.prompt.size()));
+  KVERN_RETURN_IF_ERROR(CheckTokens("prompt", request.prompt, vocab_size));
+  std::vector<TokenId> biased;
+  for (const auto& [token, bias] : request.sampling.logit_bias) biased.push_back(token);
+  KVERN_RETURN_IF_ERROR(CheckTokens("logit_bias", biased, vocab_size));
+  auto stream = std::make_shared<TokenStream::State>();
+  auto sequence = std::make_unique<Sequence>(context_, std::move(request), stream);
+  {
+    const std::lock_guard lock(mutex_);
+    const uint64_t limit = uint64_t{parts_.options.max_sequences} + parts_.options.max_queued;
+    if (num_open_requests_ >= limit) {
+      return Status::ResourceExhausted("the queue is full: " + std::to_string(num_open_requests_) +
+                                       " requests run or wait, limit " + std::to_string(limit));
+    }
+    ++num_open_requests_;
+    ++stats_.queued_requests;
+    inbox_.push_back(std::move(sequence));
+  }
+  changed_.notify_all();
+  return TokenStream(std::move(stream));
+}
+
+Status EngineImpl::CheckScore(const ScoreRequest& request) const {
+  if (request.tokens.size() < 2) {
+    return Status::InvalidArgument("tokens: " + std::to_string(request.tokens.size()) + " to score, expected two or more");
+  }
+  if (request.first_scored < 1 || request.first_scored >= request.tokens.size()) {
+    return Status::InvalidArgument("first_scored is " + std::to_string(request.first_scored) + ", expected 1 to " +
+                                   std::to_string(request.tokens.size() - 1));
+  }
+  KVERN_RETURN_IF_ERROR(CheckLength("tokens: a text", request.tokens.size()));
+  return CheckTokens("tokens", request.tokens, parts_.model->config().vocab_size);
+}
+
+Result<std::vector<TokenScore>> EngineImpl::Score(const ScoreRequest& request, const ScoreProgress& progress) {
+  KVERN_RETURN_IF_ERROR(CheckScore(request));
+  auto job = std::make_shared<ScoreJob>(*parts_.blocks, request);
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_.push_back(job);
+  }
+  changed_.notify_all();
+  return job->Wait(progress);
+}
+
+EngineStats EngineImpl::Stats() const {
+  EngineStats stats;
+  {
+    const std::lock_guard lock(mutex_);
+    stats = stats_;
+  }
+  stats.load_us = parts_.load_us;
+  stats.weight_bytes = parts_.model->weight_bytes();
+  stats.huge_page_bytes = HugePageBytesInUse();
+  return stats;
+}
+
+void EngineImpl::RunLoop() {
+  if (parts_.on_engine_thread) parts_.on_engine_thread();
+  while (DrainInbox()) {
+    FinishCancelled();
+    scheduler_.Admit();
+    if (const std::vector<PlannedRows> plan = scheduler_.Plan(); !plan.empty()) steps_.RunSequences(plan);
+    RunScoreStep();
+    CloseFinished();
+  }
+  CancelEverything();
+}
+
+bool EngineImpl::DrainInbox() {
+  std::unique_lock lock(mutex_);
+  if (scheduler_.is_idle()) changed_.wait(lock, [this] { return is_ending_ || !inbox_.empty(); });
+  for (Job& job : inbox_) scheduler_.Enqueue(std::move(job));
+  inbox_.clear();
+  return !is_ending_;
+}
+
+void EngineImpl::RunScoreStep() {
+  ScoreJob* const job = scheduler_.FrontScore();
+  if (job == nullptr) return;
+  Status status = job->is_cancelled() ? Status::Cancelled("scoring was cancelled") : steps_.RunScore(*job);
+  if (status.ok() && job->num_pending() > 0) return;
+  const std::shared_ptr<ScoreJob> done = scheduler_.TakeFrontScore();
+  done->ReleaseBlocks();
+  PublishStats(/*num_closed=*/0);
+  done->Finish(std::move(status));
+}
+
+void EngineImpl::FinishCancelled() {
+  scheduler_.ForEachSequence([](Sequence& sequence) {
+    if (sequence.is_cancelled()) sequence.Finish(FinishReason::kCancelled);
+  });
+  CloseFinished();
+}
+
+// Blocks are back and counters published before anyone learns of the end.
+void EngineImpl::CloseFinished() {
+  const std::vector<std::unique_ptr<Sequence>> finished = scheduler_.TakeFinished();
+  for (const auto& sequence : finished) sequence->ReleaseBlocks();
+  PublishStats(finished.size());
+  for (const auto& sequence : finished) sequence->CloseStream();
+}
+
+void EngineImpl::CancelEverything() {
+  scheduler_.ForEachSequence([](Sequence& sequence) { sequence.Finish(FinishReason::kCancelled); });
+  CloseFinished();
+  for (const auto& job : scheduler_.TakeAllScores()) {
+    job->ReleaseBlocks();
+    job->Finish(Status::Cancelled("the engine ends"));
+  }
+}
+
+void EngineImpl::PublishStats(uint64_t num_closed) {
+  const std::lock_guard lock(mutex_);
+  num_open_requests_ -= num_closed;
+  stats_.cache = parts_.blocks->Stats();
+  stats_.steps = steps_.num_steps();
+  stats_.tokens_computed = steps_.tokens_computed();
+  stats_.tokens_reused = steps_.tokens_reused();
+  stats_.query_key_products = steps_.query_key_products();
+  stats_.running_sequences = scheduler_.num_running();
+  stats_.queued_requests = num_open_requests_ - scheduler_.num_running();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> MakeEngine(EngineParts parts) {
+  auto engine = std::make_unique<EngineImpl>(std::move(parts));
+  KVERN_RETURN_IF_ERROR(engine->Start());
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+}  // namespace kvern

@@ -1,0 +1,47 @@
+// Sampler: draws the next token of one sequence from its logits, as SamplingOptions say (include/kvern/request.h).
+//
+// Its choice is a pure function of the logits, the tokens so far, the options and the choice index: the exponential is
+// the kernels' own, sums run in one order, and the random number is keyed by (seed, choice index, position).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/kernel_table.h"
+#include "kvern/request.h"
+#include "kvern/status.h"
+
+namespace kvern {
+
+class Sampler {
+ public:
+  // `options` must be valid; `kernels` must outlive the sampler.
+  Sampler(SamplingOptions options, uint32_t choice_index, const KernelTable& kernels);
+
+  // The token that follows `tokens` (prompt included). `logits`: one per token of the vocabulary, changed in place.
+  // Ids in `tokens` and in the logit bias must lie inside the vocabulary. A logit that is not finite never wins;
+  // kCorruption where none is finite. O(vocabulary); with top_p and no top_k, O(log vocabulary) more per kept token.
+  Result<TokenId> Sample(std::span<float> logits, std::span<const TokenId> tokens);
+
+ private:
+  void AddBias(std::span<float> logits) const;
+  void PenaliseRepeats(std::span<float> logits, std::span<const TokenId> tokens);
+  Result<TokenId> Greedy(std::span<const float> logits) const;
+  // Fills ids_ and values_ with the finite logits: all in the order of ids, or the top_k best, best first.
+  void CollectAll(std::span<const float> logits);
+  void CollectTopK(std::span<const float> logits, uint32_t k);
+  void KeepTopP(double sum);
+  void KeepMinP();
+
+  const SamplingOptions options_;
+  const uint32_t choice_index_;
+  const KernelTable& kernels_;
+  // Scratch, kept between draws.
+  std::vector<TokenId> recent_;
+  std::vector<TokenId> ids_;      // Candidates ...
+  std::vector<float> values_;     // ... their logits, then their probabilities times a common factor.
+  std::vector<uint32_t> order_;
+};
+
+}  // namespace kvern

@@ -1,0 +1,81 @@
+// Scheduler: decides which jobs run and which rows the next step computes. Engine thread only.
+//
+// Jobs wait in the order in which they came and none overtakes another. A job is admitted when the blocks of its longest
+// course fit beside those of all admitted jobs, so nothing that runs ever waits for memory.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <variant>
+#include <vector>
+
+#include "engine/score_job.h"
+#include "engine/sequence.h"
+
+namespace kvern {
+
+using Job = std::variant<std::unique_ptr<Sequence>, std::shared_ptr<ScoreJob>>;
+
+// Pending tokens of one sequence that the next step computes.
+struct PlannedRows {
+  Sequence* sequence;
+  uint32_t num_rows;
+};
+
+class Scheduler {
+ public:
+  // Every job must fit `layout` x `total_blocks` alone.
+  Scheduler(const BlockLayout& layout, uint64_t total_blocks, uint32_t max_sequences, uint32_t prefill_chunk);
+
+  void Enqueue(Job job) { waiting_.push_back(std::move(job)); }
+  // Admits jobs from the front of the queue while there is room.
+  void Admit();
+
+  // The rows of the next step: the one pending token of each decoding sequence, then up to prefill_chunk pending tokens
+  // of the others, who wait for each other in turn. Empty when nothing runs.
+  std::vector<PlannedRows> Plan();
+  // The scoring job whose turn it is, or nullptr.
+  ScoreJob* FrontScore() { return scores_.empty() ? nullptr : scores_.front().get(); }
+
+  // Takes out the sequences that have finished, running or waiting, giving back their room. Their tables still hold blocks.
+  std::vector<std::unique_ptr<Sequence>> TakeFinished();
+  // Takes the front scoring job out.
+  std::shared_ptr<ScoreJob> TakeFrontScore();
+  // Takes all of them out, the waiting ones too.
+  std::vector<std::shared_ptr<ScoreJob>> TakeAllScores();
+
+  // Calls fn(Sequence&) for every sequence, running ones first.
+  template <typename Fn>
+  void ForEachSequence(Fn fn) {
+    for (Running& running : running_) fn(*running.sequence);
+    for (Job& job : waiting_) {
+      if (auto* sequence = std::get_if<std::unique_ptr<Sequence>>(&job)) fn(**sequence);
+    }
+  }
+
+  bool is_idle() const { return waiting_.empty() && running_.empty() && scores_.empty(); }
+  uint64_t num_running() const { return running_.size(); }
+  uint64_t num_waiting() const { return waiting_.size(); }
+
+ private:
+  struct Running {
+    std::unique_ptr<Sequence> sequence;
+    uint64_t num_blocks;
+    uint64_t turn;  // Prefills are served in ascending order; one that has had all its pending tokens goes to the end.
+  };
+
+  bool AdmitFront();
+
+  const BlockLayout layout_;
+  const uint64_t total_blocks_;
+  const uint32_t max_sequences_;
+  const uint32_t prefill_chunk_;
+  uint64_t num_reserved_blocks_ = 0;
+  uint64_t next_turn_ = 0;
+  std::deque<Job> waiting_;
+  std::vector<Running> running_;  // In the order of admission.
+  std::deque<std::shared_ptr<ScoreJob>> scores_;
+};
+
+}  // namespace kvern

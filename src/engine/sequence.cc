@@ -1,0 +1,103 @@
+#include "engine/sequence.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace kvern {
+namespace {
+
+uint64_t MaxAnswerTokens(const Request& request, uint32_t context_tokens) {
+  return std::min<uint64_t>(request.max_tokens, context_tokens - request.prompt.size());
+}
+
+uint64_t MicrosBetween(Sequence::Clock::time_point from, Sequence::Clock::time_point to) {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(to - from).count());
+}
+
+}  // namespace
+
+uint64_t Sequence::MaxSlots(const Request& request, uint32_t context_tokens) {
+  const uint64_t max_tokens = MaxAnswerTokens(request, context_tokens);
+  return request.prompt.size() + (max_tokens > 0 ? max_tokens - 1 : 0);
+}
+
+Sequence::Sequence(const Context& context, Request request, std::shared_ptr<TokenStream::State> stream)
+    : is_cached_(context.is_cached),
+      tokenizer_(context.tokenizer),
+      ends_at_eos_(request.ends_at_eos),
+      max_tokens_(MaxAnswerTokens(request, context.context_tokens)),
+      max_slots_(MaxSlots(request, context.context_tokens)),
+      stream_(std::move(stream)),
+      tokens_(std::move(request.prompt)),
+      table_(context.blocks),
+      sampler_(std::move(request.sampling), request.choice_index, context.kernels),
+      decoder_(context.tokenizer),
+      stop_checker_(std::move(request.stop)),
+      submitted_(Clock::now()) {
+  KVERN_CHECK(!tokens_.empty() && tokens_.size() <= context.context_tokens);
+  stats_.prompt_tokens = tokens_.size();
+}
+
+void Sequence::OnStepBegin() {
+  if (stats_.steps++ > 0) return;
+  first_step_ = Clock::now();
+  stats_.queue_us = MicrosBetween(submitted_, first_step_);
+}
+
+void Sequence::OnComputed(uint64_t count, uint64_t num_reused, uint64_t query_key_products) {
+  stats_.tokens_computed += count;
+  stats_.tokens_reused += num_reused;
+  stats_.query_key_products += query_key_products;
+  table_.Commit(count);
+}
+
+void Sequence::OnLogits(std::span<float> logits) {
+  KVERN_DCHECK(num_pending() == 0);
+  if (!needs_logits()) return Finish(FinishReason::kLength);
+  Result<TokenId> token = sampler_.Sample(logits, tokens_);
+  if (!token.ok()) return Finish(FinishReason::kNone, token.status());
+  if (ends_at_eos_ && tokenizer_.IsEndOfGeneration(*token)) return Finish(FinishReason::kEndOfText);
+  Accept(*token);
+}
+
+void Sequence::Accept(TokenId token) {
+  tokens_.push_back(token);
+  ++stats_.generated_tokens;
+  const auto now = Clock::now();
+  if (!is_prefilled_) {
+    is_prefilled_ = true;
+    prefill_end_ = now;
+    stats_.prefill_us = MicrosBetween(first_step_, now);
+  }
+  stats_.decode_us = MicrosBetween(prefill_end_, now);
+  if (!is_cached_) table_.Rewind();
+
+  Emit(token, stop_checker_.Push(decoder_.Push(token)));
+  if (stop_checker_.is_stopped()) return Finish(FinishReason::kStopString);
+  if (stats_.generated_tokens == max_tokens_) Finish(FinishReason::kLength);
+}
+
+void Sequence::Finish(FinishReason reason, Status status) {
+  KVERN_CHECK(!is_finished_);
+  is_finished_ = true;
+  reason_ = reason;
+  status_ = std::move(status);
+  stats_.kv_bytes = table_.num_bytes();
+  if (stats_.steps > 0 && !is_prefilled_) stats_.prefill_us = MicrosBetween(first_step_, Clock::now());
+  std::string text = stop_checker_.Push(decoder_.Finish());
+  text += stop_checker_.Finish();
+  if (!text.empty()) Emit(-1, std::move(text));
+}
+
+void Sequence::ReleaseBlocks() { table_.Release(); }
+
+void Sequence::CloseStream() {
+  KVERN_CHECK(is_finished_);
+  stream_->Finish(reason_, status_, stats_);
+}
+
+void Sequence::Emit(TokenId token, std::string text) { stream_->Emit({token, std::move(text)}, stats_); }
+
+}  // namespace kvern

@@ -1,0 +1,96 @@
+// Sequence: what the engine runs for one request. Lives on the engine thread, but for its stream.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/sampler.h"
+#include "engine/stop_checker.h"
+#include "engine/token_stream_state.h"
+#include "kvcache/block_table.h"
+#include "kvern/request.h"
+
+namespace kvern {
+
+// A sequence waits, runs and finishes. While it runs, its tokens without keys and values in the table are pending: each
+// step computes some of them, and the step that computes the last one gives the next token.
+//   with the cache     all tokens of the prompt are pending first, then one token per step
+//   without the cache  all tokens are pending again after every token
+class Sequence {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // What all sequences of an engine share. Must outlive them.
+  struct Context {
+    BlockPool& blocks;
+    const Tokenizer& tokenizer;
+    const KernelTable& kernels;
+    uint32_t context_tokens;  // >= the length of every prompt.
+    bool is_cached;
+  };
+
+  // `request` must be valid, its prompt no longer than the context, its token ids inside the vocabulary.
+  Sequence(const Context& context, Request request, std::shared_ptr<TokenStream::State> stream);
+
+  // The most slots that a request fills: all tokens of its longest answer but the last, which no step reads.
+  static uint64_t MaxSlots(const Request& request, uint32_t context_tokens);
+  uint64_t max_slots() const { return max_slots_; }
+
+  BlockTable& table() { return table_; }
+  uint64_t num_pending() const { return tokens_.size() - table_.num_tokens(); }
+  // The first `count` pending tokens.
+  std::span<const TokenId> Pending(uint64_t count) const {
+    return std::span(tokens_).subspan(table_.num_tokens(), count);
+  }
+  // Whether the step that computes the last pending token must give its logits: not where the prompt only fills the cache.
+  bool needs_logits() const { return max_tokens_ > 0; }
+
+  bool is_cancelled() const { return stream_->is_cancelled; }
+
+  // A step that computes pending tokens of this sequence begins.
+  void OnStepBegin();
+  // It has computed `count` of them and found the keys and values of `num_reused` tokens below them.
+  void OnComputed(uint64_t count, uint64_t num_reused, uint64_t query_key_products);
+  // All are computed; `logits` are those of the last one (empty where !needs_logits()). Draws the next token, emits it
+  // and finishes the sequence where it ends.
+  void OnLogits(std::span<float> logits);
+
+  // Ends the sequence: text that was held back is emitted. The stream learns of it in Close.
+  void Finish(FinishReason reason, Status status = Status::Ok());
+  bool is_finished() const { return is_finished_; }
+  // Gives the blocks back; the last thing before CloseStream.
+  void ReleaseBlocks();
+  // Ends the stream. The sequence must have finished.
+  void CloseStream();
+
+ private:
+  void Accept(TokenId token);
+  void Emit(TokenId token, std::string text);
+
+  const bool is_cached_;
+  const Tokenizer& tokenizer_;
+  const bool ends_at_eos_;
+  const uint64_t max_tokens_;  // Of the answer; the context is taken into account.
+  const uint64_t max_slots_;
+  std::shared_ptr<TokenStream::State> stream_;
+
+  std::vector<TokenId> tokens_;  // Prompt and answer.
+  BlockTable table_;
+  Sampler sampler_;
+  StreamDecoder decoder_;
+  StopChecker stop_checker_;
+
+  bool is_finished_ = false;
+  FinishReason reason_ = FinishReason::kNone;
+  Status status_;
+  RequestStats stats_;
+  Clock::time_point submitted_;
+  Clock::time_point first_step_;   // Meaningful once stats_.steps > 0.
+  Clock::time_point prefill_end_;  // Meaningful once is_prefilled_.
+  bool is_prefilled_ = false;
+};
+
+}  // namespace kvern

@@ -1,0 +1,94 @@
+#include "engine/step_runner.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace kvern {
+namespace {
+
+// Logits of a scoring step: enough rows to keep products large, bounded for large vocabularies.
+constexpr uint64_t kScoreLogitBytes = 16u << 20;
+
+// value * part / whole without overflow; whole > 0.
+uint64_t Share(uint64_t value, uint64_t part, uint64_t whole) {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<uint64_t>(Wide{value} * part / whole);
+}
+
+}  // namespace
+
+StepRunner::StepRunner(Model& model, BlockPool& blocks, const KernelTable& kernels, ThreadPool* workers,
+                       uint32_t prefill_chunk, bool is_cached)
+    : model_(model),
+      blocks_(blocks),
+      kernels_(kernels),
+      workers_(workers),
+      prefill_chunk_(prefill_chunk),
+      is_cached_(is_cached),
+      vocab_size_(model.config().vocab_size) {}
+
+void StepRunner::RunSequences(std::span<const PlannedRows> plan) {
+  batch_.Clear();
+  const auto gives_logits = [](const PlannedRows& rows) {
+    return rows.num_rows == rows.sequence->num_pending() && rows.sequence->needs_logits();
+  };
+  for (const PlannedRows& rows : plan) {
+    rows.sequence->OnStepBegin();
+    batch_.Add(rows.sequence->table(), rows.sequence->Pending(rows.num_rows), gives_logits(rows) ? 1 : 0);
+  }
+  const Result<ForwardStats> stats = Forward();
+  if (!stats.ok()) {
+    for (const PlannedRows& rows : plan) rows.sequence->Finish(FinishReason::kNone, stats.status());
+    return;
+  }
+  const uint64_t all_pairs = batch_.TotalVisiblePairs();
+  uint64_t next_logits = 0;
+  for (size_t i = 0; i < plan.size(); ++i) {
+    Sequence& sequence = *plan[i].sequence;
+    const bool has_logits = gives_logits(plan[i]);
+    const uint64_t num_reused = is_cached_ ? sequence.table().num_tokens() : 0;
+    tokens_reused_ += num_reused;
+    // The model counts the products of the whole step; each head and layer needs the same for a sequence.
+    const uint64_t num_products = Share(stats->query_key_products, batch_.VisiblePairs(i), all_pairs);
+    sequence.OnComputed(plan[i].num_rows, num_reused, num_products);
+    if (sequence.num_pending() > 0) continue;
+    sequence.OnLogits(has_logits ? LogitRows(next_logits++, 1) : std::span<float>());
+  }
+}
+
+Status StepRunner::RunScore(ScoreJob& job) {
+  const uint64_t max_scored = std::max<uint64_t>(1, kScoreLogitBytes / (vocab_size_ * sizeof(float)));
+  uint64_t count = std::min(prefill_chunk_, job.num_pending());
+  const uint64_t num_unscored = job.NumUnscored(count);
+  count = std::min(count, num_unscored + max_scored);
+  const uint64_t num_scored = count - num_unscored;
+
+  batch_.Clear();
+  batch_.Add(job.table(), job.Pending(count), num_scored);
+  KVERN_RETURN_IF_ERROR(Forward().status());
+  if (is_cached_) tokens_reused_ += job.table().num_tokens();
+  return job.OnLogits(count, LogitRows(0, num_scored), kernels_, workers_);
+}
+
+Result<ForwardStats> StepRunner::Forward() {
+  const uint64_t num_bytes = batch_.num_logit_rows() * vocab_size_ * sizeof(float);
+  if (num_bytes > logits_.size()) {
+    logits_ = AlignedBuffer();  // Frees before it allocates.
+    KVERN_ASSIGN_OR_RETURN(logits_, HeapAllocator().Allocate(num_bytes));
+  }
+  Result<ForwardStats> stats = model_.Forward(batch_.Build(blocks_.view()), LogitRows(0, batch_.num_logit_rows()));
+  if (!stats.ok()) return stats;
+  KVERN_DCHECK(stats->rows_computed == batch_.num_rows());
+  ++num_steps_;
+  query_key_products_ += stats->query_key_products;
+  tokens_computed_ += stats->rows_computed;
+  return stats;
+}
+
+std::span<float> StepRunner::LogitRows(uint64_t first, uint64_t count) {
+  if (count == 0) return {};
+  return {logits_.as<float>() + first * vocab_size_, count * vocab_size_};
+}
+
+}  // namespace kvern

@@ -1,0 +1,54 @@
+// StepRunner: runs one step after another: batch -> Model::Forward -> commit -> logits to their owners. Engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/thread_pool.h"
+#include "engine/batch_builder.h"
+#include "engine/scheduler.h"
+#include "kvcache/block_pool.h"
+#include "model/model.h"
+
+namespace kvern {
+
+class StepRunner {
+ public:
+  // All must outlive the runner. `workers` may be null. !is_cached: what a step finds in the cache was put there for it.
+  StepRunner(Model& model, BlockPool& blocks, const KernelTable& kernels, ThreadPool* workers, uint32_t prefill_chunk,
+             bool is_cached);
+
+  // Computes the planned rows. Where the pass fails, every sequence of the plan finishes with its status.
+  void RunSequences(std::span<const PlannedRows> plan);
+  // Computes the next rows of `job`; not ok ends it.
+  Status RunScore(ScoreJob& job);
+
+  // Of all steps so far.
+  uint64_t num_steps() const { return num_steps_; }
+  uint64_t query_key_products() const { return query_key_products_; }
+  uint64_t tokens_computed() const { return tokens_computed_; }
+  uint64_t tokens_reused() const { return tokens_reused_; }
+
+ private:
+  // Logits of the built batch, [logit rows][vocabulary], in logits_.
+  Result<ForwardStats> Forward();
+  std::span<float> LogitRows(uint64_t first, uint64_t count);
+
+  Model& model_;
+  BlockPool& blocks_;
+  const KernelTable& kernels_;
+  ThreadPool* workers_;
+  const uint64_t prefill_chunk_;
+  const bool is_cached_;
+  const uint64_t vocab_size_;
+  BatchBuilder batch_;
+  AlignedBuffer logits_;  // Grows to the most rows that a step wanted.
+  uint64_t num_steps_ = 0;
+  uint64_t query_key_products_ = 0;
+  uint64_t tokens_computed_ = 0;
+  uint64_t tokens_reused_ = 0;
+};
+
+}  // namespace kvern

@@ -1,0 +1,85 @@
+#include "kvern/token_stream.h"
+
+#include <utility>
+
+#include "engine/token_stream_state.h"
+
+namespace kvern {
+
+std::string_view FinishReasonName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kNone: return "none";
+    case FinishReason::kEndOfText: return "end of text";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kStopString: return "stop string";
+    case FinishReason::kCancelled: return "cancelled";
+  }
+  return "none";
+}
+
+void TokenStream::State::Emit(TokenEvent event, const RequestStats& stats_so_far) {
+  {
+    const std::lock_guard lock(mutex);
+    stats = stats_so_far;
+    events.push_back(std::move(event));
+  }
+  changed.notify_all();
+}
+
+void TokenStream::State::Finish(FinishReason finish_reason, Status finish_status, const RequestStats& final_stats) {
+  {
+    const std::lock_guard lock(mutex);
+    is_finished = true;
+    reason = finish_reason;
+    status = std::move(finish_status);
+    stats = final_stats;
+  }
+  changed.notify_all();
+}
+
+TokenStream::TokenStream(std::shared_ptr<State> state) : state_(std::move(state)) {}
+TokenStream::TokenStream(TokenStream&&) noexcept = default;
+
+TokenStream& TokenStream::operator=(TokenStream&& other) noexcept {
+  if (this != &other) {
+    Cancel();
+    state_ = std::move(other.state_);
+  }
+  return *this;
+}
+
+TokenStream::~TokenStream() { Cancel(); }
+
+std::optional<TokenEvent> TokenStream::Next() {
+  if (state_ == nullptr) return std::nullopt;
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [this] { return !state_->events.empty() || state_->is_finished; });
+  if (state_->events.empty()) return std::nullopt;
+  TokenEvent event = std::move(state_->events.front());
+  state_->events.pop_front();
+  return event;
+}
+
+void TokenStream::Cancel() {
+  if (state_ != nullptr) state_->is_cancelled = true;
+}
+
+Status TokenStream::status() const {
+  if (state_ == nullptr) return Status::Ok();
+  const std::lock_guard lock(state_->mutex);
+  return state_->status;
+}
+
+FinishReason TokenStream::finish_reason() const {
+  if (state_ == nullptr) return FinishReason::kNone;
+  const std::lock_guard lock(state_->mutex);
+  return state_->reason;
+}
+
+RequestStats TokenStream::stats() const {
+  if (state_ == nullptr) return {};
+  const std::lock_guard lock(state_->mutex);
+  return state_->stats;
+}
+
+}  // namespace kvern

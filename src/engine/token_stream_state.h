@@ -1,0 +1,31 @@
+// TokenStream::State: what the reader of a stream and the engine thread share.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+#include "kvern/token_stream.h"
+
+namespace kvern {
+
+// The engine adds events and then finishes; the reader takes them. At most one event per token of the context waits here,
+// so a reader that never comes costs no more than that.
+struct TokenStream::State {
+  // Engine thread.
+  void Emit(TokenEvent event, const RequestStats& stats_so_far);
+  void Finish(FinishReason finish_reason, Status finish_status, const RequestStats& final_stats);
+
+  std::atomic<bool> is_cancelled = false;  // Set by the reader, looked at before each step.
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<TokenEvent> events;  // Guarded by mutex, as are those below.
+  bool is_finished = false;
+  FinishReason reason = FinishReason::kNone;
+  Status status;
+  RequestStats stats;
+};
+
+}  // namespace kvern

@@ -1,0 +1,487 @@
+#include "kernels/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "kernels/attention_tile.h"
+#include "kernels/dispatch.h"
+#include "tensor/half.h"
+
+namespace kvern {
+namespace {
+
+constexpr uint32_t kWhole = UINT32_MAX;  // As a chunk: all rows of a sequence at once.
+constexpr uint8_t kNanByte = 0xff;       // As every byte of an f16 or f32 it makes a NaN.
+
+struct Shape {
+  uint32_t num_kv_heads = 1;
+  uint32_t group_size = 1;
+  uint32_t head_dim = 64;
+  uint32_t block_size = 64;
+  KvType k_type = KvType::kF16;
+  KvType v_type = KvType::kF16;
+
+  uint32_t num_heads() const { return num_kv_heads * group_size; }
+  uint32_t q_floats() const { return num_heads() * head_dim; }
+  uint32_t kv_floats() const { return num_kv_heads * head_dim; }
+};
+
+// A sequence whose tokens [0, first_query) are in the cache already; attention is computed for [first_query, end).
+struct Sequence {
+  uint32_t first_query;
+  uint32_t end;
+  std::vector<float> q;     // [end - first_query][q_floats]
+  std::vector<float> k, v;  // [end][kv_floats]
+
+  uint32_t num_queries() const { return end - first_query; }
+};
+
+Sequence MakeSequence(const Shape& shape, uint32_t first_query, uint32_t end, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  Sequence sequence{first_query, end, {}, {}, {}};
+  sequence.q.resize(size_t{end - first_query} * shape.q_floats());
+  sequence.k.resize(size_t{end} * shape.kv_floats());
+  sequence.v.resize(sequence.k.size());
+  for (float& x : sequence.q) x = 1.5f * normal(random);
+  for (float& x : sequence.k) x = normal(random);
+  for (float& x : sequence.v) x = normal(random);
+  return sequence;
+}
+
+// K and V of one layer for some sequences, over scattered blocks. Slots that were never written hold `fill`.
+class PagedCache {
+ public:
+  PagedCache(const Shape& shape, std::span<const Sequence> sequences, uint8_t fill) {
+    const size_t k_bytes = shape.head_dim * KvElementBytes(shape.k_type) * shape.block_size;
+    const size_t v_bytes = shape.head_dim * KvElementBytes(shape.v_type) * shape.block_size;
+    view_.block_size = shape.block_size;
+    view_.num_kv_heads = shape.num_kv_heads;
+    view_.head_dim = shape.head_dim;
+    view_.k_type = shape.k_type;
+    view_.v_type = shape.v_type;
+    view_.v_offset = k_bytes;
+    view_.head_stride = k_bytes + v_bytes;
+    view_.layer_stride = view_.head_stride * shape.num_kv_heads;
+    view_.block_stride = view_.layer_stride;
+
+    std::vector<BlockIndex> order;
+    for (const Sequence& sequence : sequences) {
+      tables_.emplace_back((sequence.end + shape.block_size - 1) / shape.block_size);
+      for (size_t i = 0; i < tables_.back().size(); ++i) order.push_back(static_cast<BlockIndex>(order.size()));
+    }
+    std::shuffle(order.begin(), order.end(), std::mt19937(7));
+    for (std::vector<BlockIndex>& table : tables_) {
+      for (BlockIndex& block : table) {
+        block = order.back();
+        order.pop_back();
+      }
+    }
+    size_t num_blocks = 0;
+    for (const std::vector<BlockIndex>& table : tables_) num_blocks += table.size();
+    memory_ = HeapAllocator().Allocate(num_blocks * view_.block_stride).value();
+    std::memset(memory_.data(), fill, memory_.size());
+    view_.base = memory_.data();
+  }
+
+  const KvView& view() const { return view_; }
+  std::span<const BlockIndex> table(size_t sequence) const { return tables_[sequence]; }
+
+  void Store(const KernelTable& kernels, const Sequence& sequence, size_t index, uint32_t begin, uint32_t end) {
+    const size_t floats = size_t{view_.num_kv_heads} * view_.head_dim;
+    for (uint32_t t = begin; t < end; ++t) {
+      kernels.store_kv(view_, 0, tables_[index][t / view_.block_size], t % view_.block_size,
+                       sequence.k.data() + t * floats, sequence.v.data() + t * floats);
+    }
+  }
+
+ private:
+  KvView view_;
+  AlignedBuffer memory_;
+  std::vector<std::vector<BlockIndex>> tables_;
+};
+
+struct Outcome {
+  std::vector<std::vector<float>> out;  // Per sequence [num_queries][q_floats].
+  uint64_t num_products = 0;
+};
+
+// Runs all sequences as one batch, `chunk` tokens of each per step.
+Outcome RunAttention(const KernelTable& kernels, const Shape& shape, std::span<const Sequence> sequences,
+                     uint32_t chunk = kWhole, uint32_t num_workers = 1, uint8_t fill = kNanByte) {
+  PagedCache cache(shape, sequences, fill);
+  ThreadPool pool(num_workers);
+  AttentionPlan plan;
+  Outcome outcome;
+  std::vector<uint32_t> done;
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    outcome.out.emplace_back(sequences[s].q.size());
+    done.push_back(0);
+    cache.Store(kernels, sequences[s], s, 0, sequences[s].first_query);
+  }
+  for (;;) {
+    std::vector<SequenceRows> rows;
+    std::vector<float> q;
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      const Sequence& sequence = sequences[s];
+      const uint32_t count = std::min(chunk, sequence.num_queries() - done[s]);
+      const uint32_t position = sequence.first_query + done[s];
+      cache.Store(kernels, sequence, s, position, position + count);
+      rows.push_back({static_cast<uint32_t>(q.size() / shape.q_floats()), count, position, cache.table(s)});
+      const auto first = sequence.q.begin() + static_cast<ptrdiff_t>(size_t{done[s]} * shape.q_floats());
+      q.insert(q.end(), first, first + static_cast<ptrdiff_t>(size_t{count} * shape.q_floats()));
+    }
+    if (q.empty()) return outcome;
+
+    std::vector<float> out(q.size(), -1.0f);
+    const AttentionArgs args{q.data(),          shape.q_floats(),
+                             out.data(),        shape.q_floats(),
+                             cache.view(),      0,
+                             shape.num_heads(), 1.0f / std::sqrt(static_cast<float>(shape.head_dim))};
+    EXPECT_TRUE(plan.Build(kernels, rows, shape.num_heads(), shape.num_kv_heads, shape.head_dim, pool.num_threads(),
+                           HeapAllocator())
+                    .ok());
+    std::atomic<uint64_t> num_products{0};
+    pool.Run([&](Worker& worker) { num_products += plan.Run(args, worker); });
+    outcome.num_products += num_products;
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      std::memcpy(outcome.out[s].data() + size_t{done[s]} * shape.q_floats(),
+                  out.data() + size_t{rows[s].first_row} * shape.q_floats(),
+                  size_t{rows[s].num_rows} * shape.q_floats() * sizeof(float));
+      done[s] += rows[s].num_rows;
+    }
+  }
+}
+
+bool SameBits(float a, float b) { return std::memcmp(&a, &b, sizeof(float)) == 0 || (std::isnan(a) && std::isnan(b)); }
+
+// The first difference in words, or "" where all bits are equal (any NaN equals any NaN).
+std::string Difference(const std::vector<float>& actual, const std::vector<float>& expected) {
+  if (actual.size() != expected.size()) return "different sizes";
+  for (size_t i = 0; i < actual.size(); ++i) {
+    if (SameBits(actual[i], expected[i])) continue;
+    return "at " + std::to_string(i) + ": " + std::to_string(actual[i]) + " != " + std::to_string(expected[i]);
+  }
+  return "";
+}
+
+double Stored(float x, KvType type) { return type == KvType::kF16 ? F16ToF32(F32ToF16(x)) : x; }
+
+std::vector<double> ReferenceInDouble(const Shape& shape, const Sequence& sequence) {
+  const uint32_t dim = shape.head_dim;
+  std::vector<double> out(sequence.q.size());
+  for (uint32_t row = 0; row < sequence.num_queries(); ++row) {
+    for (uint32_t head = 0; head < shape.num_heads(); ++head) {
+      const float* const q = sequence.q.data() + size_t{row} * shape.q_floats() + head * dim;
+      const size_t kv_offset = size_t{head / shape.group_size} * dim;
+      double* const y = out.data() + size_t{row} * shape.q_floats() + head * dim;
+      std::vector<double> scores(sequence.first_query + row + 1);
+      for (size_t t = 0; t < scores.size(); ++t) {
+        const float* const k = sequence.k.data() + t * shape.kv_floats() + kv_offset;
+        for (uint32_t d = 0; d < dim; ++d) scores[t] += q[d] * Stored(k[d], shape.k_type);
+        scores[t] /= std::sqrt(static_cast<double>(dim));
+      }
+      const double max = *std::max_element(scores.begin(), scores.end());
+      double sum = 0;
+      for (size_t t = 0; t < scores.size(); ++t) {
+        const float* const v = sequence.v.data() + t * shape.kv_floats() + kv_offset;
+        const double weight = std::exp(scores[t] - max);
+        sum += weight;
+        for (uint32_t d = 0; d < dim; ++d) y[d] += weight * Stored(v[d], shape.v_type);
+      }
+      for (uint32_t d = 0; d < dim; ++d) y[d] /= sum;
+    }
+  }
+  return out;
+}
+
+const KernelTable& Generic() { return *RunnableTargets().front(); }
+
+class AttentionTest : public testing::TestWithParam<const KernelTable*> {
+ protected:
+  const KernelTable& kernels() const { return *GetParam(); }
+};
+
+std::string TargetName(const testing::TestParamInfo<const KernelTable*>& target) {
+  std::string name = target.param->name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, AttentionTest, testing::ValuesIn(RunnableTargets().begin(), RunnableTargets().end()),
+                         TargetName);
+
+// Scores reach about 6 sigma = 9 * sqrt(dim) before scaling; their f32 rounding errors (a chain of dim additions, 2^-24
+// each of the partial sum) come to some 1e-6 and enter the weights as relative errors. Values are of size 1.
+TEST_P(AttentionTest, IsWithin1e5OfDoublePrecision) {
+  for (const uint32_t dim : {32u, 64u, 256u}) {
+    const Shape shape{2, 3, dim, 32, KvType::kF16, KvType::kF32};
+    const std::vector<Sequence> sequences = {MakeSequence(shape, 500, 520, dim)};
+
+    const Outcome outcome = RunAttention(kernels(), shape, sequences);
+
+    const std::vector<double> expected = ReferenceInDouble(shape, sequences[0]);
+    double worst = 0;
+    for (size_t i = 0; i < expected.size(); ++i) worst = std::fmax(worst, std::fabs(outcome.out[0][i] - expected[i]));
+    EXPECT_LE(worst, 1e-5) << "head_dim " << dim;
+  }
+}
+
+TEST_P(AttentionTest, EqualsGenericForAllHeadSizesAndGroups) {
+  uint32_t group_size = 0;
+  for (const uint32_t dim : {16u, 32u, 64u, 80u, 128u, 192u, 256u, 64u, 128u}) {
+    group_size = group_size % 9 + 1;
+    const Shape shape{2, group_size, dim, 32};
+    const std::vector<Sequence> sequences = {MakeSequence(shape, 252, 259, dim)};
+    const Outcome expected = RunAttention(Generic(), shape, sequences);
+
+    for (const uint32_t chunk : {1u, kWhole}) {
+      const Outcome outcome = RunAttention(kernels(), shape, sequences, chunk);
+
+      EXPECT_EQ(Difference(outcome.out[0], expected.out[0]), "")
+          << "head_dim " << dim << ", group " << group_size << ", chunk " << chunk;
+    }
+  }
+}
+
+TEST_P(AttentionTest, EqualsGenericForAllTypesOfKAndV) {
+  for (const KvType k_type : {KvType::kF32, KvType::kF16}) {
+    for (const KvType v_type : {KvType::kF32, KvType::kF16}) {
+      const Shape shape{1, 3, 64, 64, k_type, v_type};
+      const std::vector<Sequence> sequences = {MakeSequence(shape, 500, 520, 3)};
+      const Outcome expected = RunAttention(Generic(), shape, sequences);
+
+      for (const uint32_t chunk : {1u, 7u, kWhole}) {
+        const Outcome outcome = RunAttention(kernels(), shape, sequences, chunk);
+
+        EXPECT_EQ(Difference(outcome.out[0], expected.out[0]), "")
+            << "K " << int(k_type) << ", V " << int(v_type) << ", chunk " << chunk;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, BlockSizesDoNotChangeABit) {
+  Shape shape{1, 3, 64, 1024};
+  const std::vector<Sequence> sequences = {MakeSequence(shape, 505, 530, 4)};
+  const Outcome expected = RunAttention(Generic(), shape, sequences);
+
+  for (const uint32_t block_size : {16u, 32u, 48u, 64u, 256u, 512u}) {
+    shape.block_size = block_size;
+    for (const uint32_t chunk : {1u, kWhole}) {
+      const Outcome outcome = RunAttention(kernels(), shape, sequences, chunk);
+
+      EXPECT_EQ(Difference(outcome.out[0], expected.out[0]), "") << "block " << block_size << ", chunk " << chunk;
+    }
+  }
+}
+
+TEST_P(AttentionTest, ChunksDoNotChangeABit) {
+  const Shape shape{1, 3, 64, 16};
+  const std::vector<Sequence> sequences = {MakeSequence(shape, 0, 290, 5)};
+  const Outcome expected = RunAttention(Generic(), shape, sequences);
+
+  for (const uint32_t chunk : {1u, 2u, 3u, 4u, 5u, 7u, 16u, 17u, 64u, kWhole}) {
+    const Outcome outcome = RunAttention(kernels(), shape, sequences, chunk);
+
+    EXPECT_EQ(Difference(outcome.out[0], expected.out[0]), "") << "chunk " << chunk;
+  }
+}
+
+TEST_P(AttentionTest, ChunksOfAWindowEqualGeneric) {
+  const Shape shape{1, 2, 32, 16};
+  const std::vector<Sequence> sequences = {MakeSequence(shape, 490, 530, 6)};
+  const Outcome expected = RunAttention(Generic(), shape, sequences, 64);
+
+  for (const uint32_t chunk : {1u, 2u, 3u, 7u, 16u, 64u}) {
+    const Outcome outcome = RunAttention(kernels(), shape, sequences, chunk);
+
+    EXPECT_EQ(Difference(outcome.out[0], expected.out[0]), "") << "chunk " << chunk;
+  }
+}
+
+TEST_P(AttentionTest, WorkersAndNeighboursDoNotChangeABit) {
+  const Shape shape{2, 3, 64, 32};
+  const std::vector<Sequence> batch = {MakeSequence(shape, 700, 701, 1), MakeSequence(shape, 0, 1, 2),
+                                       MakeSequence(shape, 240, 275, 3), MakeSequence(shape, 1030, 1033, 4),
+                                       MakeSequence(shape, 255, 256, 5), MakeSequence(shape, 256, 257, 6)};
+  std::vector<std::vector<float>> alone;
+  for (const Sequence& sequence : batch) alone.push_back(RunAttention(Generic(), shape, {&sequence, 1}).out[0]);
+
+  for (const uint32_t num_workers : {1u, 2u, 3u}) {
+    for (const uint32_t chunk : {2u, kWhole}) {
+      const Outcome outcome = RunAttention(kernels(), shape, batch, chunk, num_workers);
+
+      for (size_t s = 0; s < batch.size(); ++s) {
+        EXPECT_EQ(Difference(outcome.out[s], alone[s]), "")
+            << "sequence " << s << ", chunk " << chunk << ", workers " << num_workers;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, LongSequenceIsSharedBetweenWorkersWithoutChangingABit) {
+  const Shape shape{1, 3, 64, 64};
+  const std::vector<Sequence> sequences = {MakeSequence(shape, 3000, 3002, 8)};
+  const Outcome expected = RunAttention(Generic(), shape, sequences);
+
+  for (const uint32_t num_workers : {1u, 2u, 3u, 8u}) {
+    const Outcome outcome = RunAttention(kernels(), shape, sequences, 1, num_workers);
+
+    EXPECT_EQ(Difference(outcome.out[0], expected.out[0]), "") << "workers " << num_workers;
+  }
+}
+
+TEST_P(AttentionTest, UnusedSlotsMayHoldAnything) {
+  const Shape shape{1, 3, 64, 256};
+  const std::vector<Sequence> sequences = {MakeSequence(shape, 250, 275, 9)};
+
+  for (const uint32_t chunk : {1u, 7u, kWhole}) {
+    const Outcome over_nan = RunAttention(kernels(), shape, sequences, chunk, 1, kNanByte);
+    const Outcome over_zero = RunAttention(kernels(), shape, sequences, chunk, 1, 0);
+
+    EXPECT_EQ(Difference(over_nan.out[0], over_zero.out[0]), "") << "chunk " << chunk;
+    EXPECT_FALSE(std::isnan(over_nan.out[0].back()));
+  }
+}
+
+TEST_P(AttentionTest, NonFiniteKeysAndValuesReachTheRowsThatSeeThemAndNoOthers) {
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const Shape shape{1, 3, 64, 32};
+  const Sequence clean = MakeSequence(shape, 250, 275, 10);
+  const uint32_t bad = 261;  // Position.
+  const size_t row_floats = shape.q_floats(), bad_floats = size_t{bad - clean.first_query} * row_floats;
+  const Outcome expected = RunAttention(kernels(), shape, {&clean, 1});
+
+  for (const float value : {nan, infinity}) {
+    for (const bool in_key : {true, false}) {
+      Sequence sequence = clean;
+      std::vector<float>& rows = in_key ? sequence.k : sequence.v;
+      std::fill_n(rows.begin() + bad * shape.kv_floats(), shape.head_dim, value);
+      std::vector<float> first;
+      for (const uint32_t chunk : {1u, 2u, 7u, kWhole}) {
+        const Outcome outcome = RunAttention(kernels(), shape, {&sequence, 1}, chunk);
+
+        const std::vector<float>& out = outcome.out[0];
+        EXPECT_EQ(std::memcmp(out.data(), expected.out[0].data(), bad_floats * sizeof(float)), 0) << "chunk " << chunk;
+        if (std::isnan(value)) {
+          EXPECT_TRUE(std::all_of(out.begin() + static_cast<ptrdiff_t>(bad_floats), out.end(),
+                                  [](float x) { return std::isnan(x); }))
+              << "chunk " << chunk << (in_key ? ", key" : ", value");
+        }
+        if (first.empty()) first = out;
+        EXPECT_EQ(Difference(out, first), "") << "chunk " << chunk << ", value " << value;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, CountsExactlyTheCausalProducts) {
+  const Shape shape{2, 3, 64, 16};
+  const std::vector<Sequence> sequences = {MakeSequence(shape, 500, 520, 1), MakeSequence(shape, 0, 40, 2),
+                                           MakeSequence(shape, 300, 301, 3)};
+  uint64_t expected = 0;
+  for (const Sequence& sequence : sequences) {
+    for (uint64_t position = sequence.first_query; position < sequence.end; ++position) {
+      expected += (position + 1) * shape.num_heads();
+    }
+  }
+
+  for (const uint32_t num_workers : {1u, 3u}) {
+    for (const uint32_t chunk : {3u, kWhole}) {
+      EXPECT_EQ(RunAttention(kernels(), shape, sequences, chunk, num_workers).num_products, expected)
+          << "chunk " << chunk << ", workers " << num_workers;
+    }
+  }
+}
+
+TEST_P(AttentionTest, AnEmptyBatchIsNoWork) {
+  AttentionPlan plan;
+  ThreadPool pool(2);
+  const AttentionArgs args{};
+
+  ASSERT_TRUE(plan.Build(kernels(), {}, 1, 1, 64, 2, HeapAllocator()).ok());
+
+  KvView view;
+  view.num_kv_heads = 1;
+  view.head_dim = 64;
+  view.block_size = 16;
+  pool.Run([&](Worker& worker) {
+    AttentionArgs empty = args;
+    empty.kv = view;
+    empty.num_heads = 1;
+    EXPECT_EQ(plan.Run(empty, worker), 0u);
+  });
+}
+
+// One plan serves all layers of a step, with nothing but a barrier between them.
+TEST_P(AttentionTest, ManyLayersShareAPlan) {
+  constexpr uint32_t kLayers = 40;
+  const Shape shape{2, 3, 64, 64};
+  const std::vector<Sequence> sequences = {MakeSequence(shape, 1100, 1101, 1), MakeSequence(shape, 260, 280, 2)};
+  const Outcome expected = RunAttention(kernels(), shape, sequences);
+  PagedCache cache(shape, sequences, kNanByte);
+  std::vector<SequenceRows> rows;
+  std::vector<float> q;
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    cache.Store(kernels(), sequences[s], s, 0, sequences[s].end);
+    rows.push_back({static_cast<uint32_t>(q.size() / shape.q_floats()), sequences[s].num_queries(),
+                    sequences[s].first_query, cache.table(s)});
+    q.insert(q.end(), sequences[s].q.begin(), sequences[s].q.end());
+  }
+  std::vector<std::vector<float>> out(kLayers, std::vector<float>(q.size()));
+  ThreadPool pool(3);
+  AttentionPlan plan;
+
+  for (int step = 0; step < (&kernels() == &Generic() ? 1 : 5); ++step) {
+    ASSERT_TRUE(
+        plan.Build(kernels(), rows, shape.num_heads(), shape.num_kv_heads, shape.head_dim, 3, HeapAllocator()).ok());
+    pool.Run([&](Worker& worker) {
+      const uint32_t layers = &kernels() == &Generic() ? 3 : kLayers;
+      for (uint32_t layer = 0; layer < layers; ++layer) {
+        plan.Run({q.data(), shape.q_floats(), out[layer].data(), shape.q_floats(), cache.view(), 0, shape.num_heads(),
+                  1.0f / std::sqrt(static_cast<float>(shape.head_dim))},
+                 worker);
+        worker.Barrier();
+      }
+    });
+  }
+
+  std::vector<float> joined = expected.out[0];
+  joined.insert(joined.end(), expected.out[1].begin(), expected.out[1].end());
+  for (uint32_t layer = 0; layer < (&kernels() == &Generic() ? 3 : kLayers); ++layer) {
+    EXPECT_EQ(Difference(out[layer], joined), "") << "layer " << layer;
+  }
+}
+
+TEST_P(AttentionTest, StoredRowsComeBackAsTheCodecRoundsThem) {
+  for (const KvType k_type : {KvType::kF32, KvType::kF16}) {
+    const KvType v_type = k_type == KvType::kF32 ? KvType::kF16 : KvType::kF32;
+    const Shape shape{3, 1, 48, 32, k_type, v_type};
+    const Sequence sequence = MakeSequence(shape, 0, 40, 11);
+    PagedCache cache(shape, {&sequence, 1}, kNanByte);
+    std::vector<float> k(shape.kv_floats()), v(shape.kv_floats());
+
+    cache.Store(kernels(), sequence, 0, 0, 40);
+
+    for (uint32_t t = 0; t < 40; ++t) {
+      kernels().load_kv(cache.view(), 0, cache.table(0)[t / 32], t % 32, k.data(), v.data());
+      for (uint32_t i = 0; i < shape.kv_floats(); ++i) {
+        ASSERT_EQ(k[i], Stored(sequence.k[t * shape.kv_floats() + i], k_type)) << "token " << t << ", K " << i;
+        ASSERT_EQ(v[i], Stored(sequence.v[t * shape.kv_floats() + i], v_type)) << "token " << t << ", V " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvern

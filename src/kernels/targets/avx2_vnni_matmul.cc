@@ -1,0 +1,12 @@
+// The target avx2-vnni: its products.
+#if defined(__x86_64__)
+
+#include "kernels/targets/avx2_vnni_begin.inl.h"
+
+#include "kernels/inl/kernel_functions.inl.h"
+
+#include "kernels/inl/matmul.inl.h"
+
+#include "kernels/targets/region_end.inl.h"
+
+#endif

@@ -1,0 +1,20 @@
+// avx512-vnni: one zmm register, int8 dot products by vpdpbusd (AVX512-VNNI).
+// Opens the region and the namespace of this target; region_end.inl.h closes both.
+#include "kernels/targets/prelude.h"
+
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"))), \
+                             apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")
+// g++ 12 warns about its own avx512fintrin.h, wherever an intrinsic starts from an undefined register.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+namespace kvern::avx512_vnni {
+
+#include "kernels/simd/avx512.h"
+
+#include "kernels/simd/dot_avx512_vnni.h"

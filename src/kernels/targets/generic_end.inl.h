@@ -1,0 +1,3 @@
+// Closes what generic_begin.inl.h opened.
+
+}  // namespace kvern::generic

@@ -1,0 +1,172 @@
+#include "kvcache/block_pool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace kvern {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+BlockLayout SmallLayout() { return BlockLayout::Create({1, 1, 16}, 16, KvType::kF16, KvType::kF16).value(); }
+
+std::unique_ptr<BlockPool> PoolOf(uint64_t num_blocks) {
+  const BlockLayout layout = SmallLayout();
+  return BlockPool::Create(layout, num_blocks * layout.block_bytes(), HeapAllocator()).value();
+}
+
+class CountingAllocator : public MemoryAllocator {
+ public:
+  Result<AlignedBuffer> Allocate(size_t num_bytes) override {
+    requested_.push_back(num_bytes);
+    if (is_failing_) return Status::ResourceExhausted("no memory");
+    return HeapAllocator().Allocate(num_bytes);
+  }
+  std::vector<size_t> requested_;
+  bool is_failing_ = false;
+};
+
+TEST(BlockPoolTest, HoldsAsManyBlocksAsFitTheBudget) {
+  const BlockLayout layout = SmallLayout();
+  CountingAllocator allocator;
+
+  const auto pool = BlockPool::Create(layout, 4 * layout.block_bytes() - 1, allocator);
+
+  ASSERT_TRUE(pool.ok());
+  EXPECT_EQ((*pool)->Stats().total_blocks, 3u);
+  EXPECT_EQ((*pool)->Stats().free_blocks, 3u);
+  EXPECT_EQ((*pool)->Stats().block_bytes, 1024u);
+  EXPECT_THAT(allocator.requested_, ElementsAre(3 * 1024u));
+}
+
+TEST(BlockPoolTest, BudgetBelowOneBlockSaysHowManyBytesOneNeedsAndAllocatesNothing) {
+  const BlockLayout layout = SmallLayout();
+  CountingAllocator allocator;
+
+  const auto pool = BlockPool::Create(layout, 1023, allocator);
+
+  ASSERT_FALSE(pool.ok());
+  EXPECT_EQ(pool.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(pool.status().message(), HasSubstr("1023 bytes"));
+  EXPECT_THAT(pool.status().message(), HasSubstr("needs 1024"));
+  EXPECT_THAT(allocator.requested_, IsEmpty());
+}
+
+TEST(BlockPoolTest, AllocationFailureIsReported) {
+  CountingAllocator allocator;
+  allocator.is_failing_ = true;
+
+  const auto pool = BlockPool::Create(SmallLayout(), 4096, allocator);
+
+  ASSERT_FALSE(pool.ok());
+  EXPECT_EQ(pool.status().code(), StatusCode::kResourceExhausted);
+}
+
+TEST(BlockPoolTest, LeasedBlocksAreFilling) {
+  const auto pool = PoolOf(4);
+
+  const auto lease = pool->Lease(3);
+
+  ASSERT_TRUE(lease.has_value());
+  EXPECT_THAT(lease->blocks(), ElementsAre(0u, 1u, 2u));
+  EXPECT_EQ(pool->state(0), BlockState::kFilling);
+  EXPECT_EQ(pool->state(3), BlockState::kFree);
+  EXPECT_EQ(pool->Stats().filling_blocks, 3u);
+  EXPECT_EQ(pool->Stats().free_blocks, 1u);
+}
+
+TEST(BlockPoolTest, LeaseOfMoreThanIsFreeChangesNothing) {
+  const auto pool = PoolOf(4);
+  const auto first = pool->Lease(3);
+
+  const auto second = pool->Lease(2);
+
+  EXPECT_FALSE(second.has_value());
+  EXPECT_EQ(pool->Stats().free_blocks, 1u);
+  EXPECT_EQ(pool->Stats().peak_used_blocks, 3u);
+}
+
+TEST(BlockPoolTest, LeaseOfNothingIsEmpty) {
+  const auto pool = PoolOf(1);
+
+  const auto lease = pool->Lease(0);
+
+  ASSERT_TRUE(lease.has_value());
+  EXPECT_THAT(lease->blocks(), IsEmpty());
+}
+
+TEST(BlockPoolTest, FullAndFillingFollowTheOwner) {
+  const auto pool = PoolOf(2);
+  const auto lease = pool->Lease(2);
+
+  pool->MarkFull(0);
+  EXPECT_EQ(pool->state(0), BlockState::kFull);
+  EXPECT_EQ(pool->Stats().full_blocks, 1u);
+  EXPECT_EQ(pool->Stats().filling_blocks, 1u);
+
+  pool->MarkFilling(0);
+  EXPECT_EQ(pool->state(0), BlockState::kFilling);
+  EXPECT_EQ(pool->Stats().full_blocks, 0u);
+  EXPECT_EQ(pool->Stats().filling_blocks, 2u);
+}
+
+TEST(BlockPoolTest, DroppedLeaseGivesFullAndFillingBlocksBack) {
+  const auto pool = PoolOf(3);
+
+  {
+    const auto lease = pool->Lease(2);
+    pool->MarkFull(1);
+  }
+
+  EXPECT_EQ(pool->Stats().free_blocks, 3u);
+  EXPECT_EQ(pool->Stats().full_blocks, 0u);
+  EXPECT_EQ(pool->Stats().filling_blocks, 0u);
+  EXPECT_EQ(pool->Stats().peak_used_blocks, 2u);
+  EXPECT_EQ(pool->state(1), BlockState::kFree);
+}
+
+TEST(BlockPoolTest, MovedLeaseOwnsAloneAndAssignmentGivesTheOldBlocksBack) {
+  const auto pool = PoolOf(3);
+  auto first = pool->Lease(1);
+  auto second = pool->Lease(2);
+
+  BlockLease moved = *std::move(first);
+  EXPECT_THAT(first->blocks(), IsEmpty());
+  EXPECT_EQ(pool->Stats().free_blocks, 0u);
+
+  moved = *std::move(second);
+  EXPECT_THAT(moved.blocks(), ElementsAre(1u, 2u));
+  EXPECT_EQ(pool->Stats().free_blocks, 1u);
+}
+
+TEST(BlockPoolTest, AppendedLeaseKeepsTheOrder) {
+  const auto pool = PoolOf(3);
+  BlockLease lease;
+
+  lease.Append(*pool->Lease(2));
+  lease.Append(*pool->Lease(1));
+  lease.Append(BlockLease());
+
+  EXPECT_THAT(lease.blocks(), ElementsAre(0u, 1u, 2u));
+  lease.Release();
+  EXPECT_THAT(lease.blocks(), SizeIs(0));
+  EXPECT_EQ(pool->Stats().free_blocks, 3u);
+}
+
+TEST(BlockPoolDeathTest, BrokenMovesEndTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto pool = PoolOf(2);
+  const auto lease = pool->Lease(1);
+
+  EXPECT_DEATH(pool->MarkFull(1), "check failed");     // Free.
+  EXPECT_DEATH(pool->MarkFilling(0), "check failed");  // Not full.
+  EXPECT_DEATH(pool->MarkFull(2), "check failed");     // No such block.
+}
+
+}  // namespace
+}  // namespace kvern
