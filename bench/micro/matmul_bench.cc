@@ -249,7 +249,7 @@ std::vector<Case> AllCases() {
     for (const uint32_t m : {1u, 4u, 8u, 14u, 32u}) cases.push_back({dtype, kInt8, m, 512, 2048, false});
     cases.push_back({dtype, kInt8, 1, 0, 2048, true});
   }
-  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_1}) {
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_1, DType::kQ8_0, DType::kQ6_K}) {
     cases.push_back({dtype, kF32, 512, 2048, 2048, false});
     cases.push_back({dtype, kF32, 1, 0, 2048, true});
   }

@@ -63,9 +63,9 @@ Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options, const
 
   KVERN_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(PosixFileSystem(), options.model_path));
   KVERN_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(file));
-  KVERN_ASSIGN_OR_RETURN(const CachePlan plan,
-                         PlanCache(options, {config.num_layers, config.num_kv_heads, config.head_dim},
-                                   config.context_tokens));
+  KVERN_ASSIGN_OR_RETURN(
+      const CachePlan plan,
+      PlanCache(options, {config.num_layers, config.num_kv_heads, config.head_dim}, config.context_tokens));
   parts.options.context_tokens = plan.context_tokens;
   parts.options.cache.budget_bytes = plan.budget_bytes;
   parts.wanted_context_tokens = plan.wanted_context_tokens;
@@ -90,8 +90,8 @@ Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options, const
   KVERN_ASSIGN_OR_RETURN(parts.model, LoadModel(file, model_options));
   KVERN_ASSIGN_OR_RETURN(parts.tokenizer, tokenizer.get());
   parts.model_info = DescribeModel(file);
-  parts.load_us = static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count());
+  parts.load_us =
+      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count());
   return MakeEngine(std::move(parts));
 }
 

@@ -12,9 +12,9 @@ constexpr uint32_t kDefaultContextTokens = 8192;
 
 Result<CachePlan> PlanCache(const EngineOptions& options, const KvShape& shape, uint32_t model_context_tokens) {
   if (options.context_tokens > model_context_tokens) {
-    return Status::InvalidArgument("a context of " + std::to_string(options.context_tokens) +
-                                   " tokens is more than the model was trained for: " +
-                                   std::to_string(model_context_tokens));
+    return Status::InvalidArgument(
+        "a context of " + std::to_string(options.context_tokens) +
+        " tokens is more than the model was trained for: " + std::to_string(model_context_tokens));
   }
   KVERN_ASSIGN_OR_RETURN(const BlockLayout layout, BlockLayout::Create(shape, options.cache.block_size,
                                                                        options.cache.k_type, options.cache.v_type));

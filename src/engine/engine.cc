@@ -25,7 +25,8 @@ Status CheckTokens(const char* what, std::span<const TokenId> tokens, uint32_t v
   return Status::Ok();
 }
 
-// Callers put jobs into the inbox under mutex_ and wake the engine thread; everything else is the engine thread's alone.
+// Callers put jobs into the inbox under mutex_ and wake the engine thread; everything else is the engine thread's
+// alone.
 class EngineImpl : public Engine {
  public:
   explicit EngineImpl(EngineParts parts);
@@ -62,7 +63,7 @@ class EngineImpl : public Engine {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Job> inbox_;        // Guarded by mutex_, as are those below.
+  std::vector<Job> inbox_;          // Guarded by mutex_, as are those below.
   uint64_t num_open_requests_ = 0;  // Submitted and not closed.
   bool is_ending_ = false;
   EngineStats stats_;
@@ -108,11 +109,10 @@ Status EngineImpl::CheckLength(const char* what, uint64_t num_tokens) const {
                                    std::to_string(parts_.wanted_context_tokens));
   }
   const BlockLayout& layout = parts_.blocks->layout();
-  return Status::ResourceExhausted(message + "needs " +
-                                   std::to_string(layout.BlocksFor(num_tokens) * layout.block_bytes()) +
-                                   " bytes of KV cache, the budget of " +
-                                   std::to_string(parts_.options.cache.budget_bytes) + " bytes has room for " +
-                                   std::to_string(context) + " tokens");
+  return Status::ResourceExhausted(
+      message + "needs " + std::to_string(layout.BlocksFor(num_tokens) * layout.block_bytes()) +
+      " bytes of KV cache, the budget of " + std::to_string(parts_.options.cache.budget_bytes) +
+      " bytes has room for " + std::to_string(context) + " tokens");
 }
 
 Result<TokenStream> EngineImpl::Submit(Request request) {
@@ -142,7 +142,8 @@ Result<TokenStream> EngineImpl::Submit(Request request) {
 
 Status EngineImpl::CheckScore(const ScoreRequest& request) const {
   if (request.tokens.size() < 2) {
-    return Status::InvalidArgument("tokens: " + std::to_string(request.tokens.size()) + " to score, expected two or more");
+    return Status::InvalidArgument("tokens: " + std::to_string(request.tokens.size()) +
+                                   " to score, expected two or more");
   }
   if (request.first_scored < 1 || request.first_scored >= request.tokens.size()) {
     return Status::InvalidArgument("first_scored is " + std::to_string(request.first_scored) + ", expected 1 to " +

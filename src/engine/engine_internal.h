@@ -13,7 +13,7 @@
 namespace kvern {
 
 struct EngineParts {
-  EngineOptions options;            // In force: context_tokens is what `blocks` and the model allow.
+  EngineOptions options;               // In force: context_tokens is what `blocks` and the model allow.
   uint32_t wanted_context_tokens = 0;  // What the context would be without the budget.
   ModelInfo model_info;
   const KernelTable* kernels = nullptr;

@@ -31,8 +31,8 @@ std::vector<TensorTypeInfo> TensorTypes(const GgufFile& file) {
   for (const GgufTensorInfo& tensor : file.tensors()) {
     const auto [it, is_new] = index.try_emplace(tensor.ggml_type, types.size());
     if (is_new) {
-      types.push_back({.type = GgmlTypeName(tensor.ggml_type),
-                       .is_supported = DTypeFromGgmlId(tensor.ggml_type).has_value()});
+      types.push_back(
+          {.type = GgmlTypeName(tensor.ggml_type), .is_supported = DTypeFromGgmlId(tensor.ggml_type).has_value()});
     }
     TensorTypeInfo& type = types[it->second];
     ++type.num_tensors;

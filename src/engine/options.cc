@@ -41,7 +41,8 @@ Status EngineOptions::Validate() const {
   KVERN_RETURN_IF_ERROR(CheckRange("max_sequences", max_sequences, 1, kMaxSequences));
   KVERN_RETURN_IF_ERROR(CheckRange("max_queued", max_queued, 0, kMaxQueued));
   if (activations != ActivationMode::kInt8 && activations != ActivationMode::kF32) {
-    return Status::InvalidArgument("activations is no ActivationMode: " + std::to_string(static_cast<int>(activations)));
+    return Status::InvalidArgument("activations is no ActivationMode: " +
+                                   std::to_string(static_cast<int>(activations)));
   }
   return cache.Validate();
 }

@@ -21,8 +21,9 @@ constexpr std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, st
 
 // Uniform in [0, 1), a multiple of 2^-53: the number of `position` in stream `choice_index` of `seed`.
 constexpr double UniformAt(uint64_t seed, uint32_t choice_index, uint64_t position) {
-  const auto words = Philox4x32({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), choice_index, 0},
-                                {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  const auto words =
+      Philox4x32({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), choice_index, 0},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   const uint64_t bits = (uint64_t{words[1]} << 32 | words[0]) >> 11;
   return static_cast<double>(bits) * 0x1p-53;
 }

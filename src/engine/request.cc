@@ -24,8 +24,8 @@ Status CheckFloat(const char* name, float value, bool is_good, const char* expec
 }  // namespace
 
 Status SamplingOptions::Validate() const {
-  KVERN_RETURN_IF_ERROR(CheckFloat("temperature", temperature, std::isfinite(temperature) && temperature >= 0,
-                                   "0 or a positive number"));
+  KVERN_RETURN_IF_ERROR(
+      CheckFloat("temperature", temperature, std::isfinite(temperature) && temperature >= 0, "0 or a positive number"));
   KVERN_RETURN_IF_ERROR(CheckFloat("top_p", top_p, top_p > 0 && top_p <= 1, "above 0 and at most 1"));
   KVERN_RETURN_IF_ERROR(CheckFloat("min_p", min_p, min_p >= 0 && min_p <= 1, "0 to 1"));
   KVERN_RETURN_IF_ERROR(CheckFloat("repeat_penalty", repeat_penalty,
@@ -34,7 +34,8 @@ Status SamplingOptions::Validate() const {
     // Minus infinity forbids a token.
     const float bias = logit_bias[i].second;
     const std::string name = "logit_bias[" + std::to_string(i) + "]";
-    KVERN_RETURN_IF_ERROR(CheckFloat(name.c_str(), bias, std::isfinite(bias) || bias < 0, "a number or minus infinity"));
+    KVERN_RETURN_IF_ERROR(
+        CheckFloat(name.c_str(), bias, std::isfinite(bias) || bias < 0, "a number or minus infinity"));
   }
   return Status::Ok();
 }

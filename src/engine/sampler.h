@@ -39,8 +39,8 @@ class Sampler {
   const KernelTable& kernels_;
   // Scratch, kept between draws.
   std::vector<TokenId> recent_;
-  std::vector<TokenId> ids_;      // Candidates ...
-  std::vector<float> values_;     // ... their logits, then their probabilities times a common factor.
+  std::vector<TokenId> ids_;   // Candidates ...
+  std::vector<float> values_;  // ... their logits, then their probabilities times a common factor.
   std::vector<uint32_t> order_;
 };
 

@@ -91,10 +91,10 @@ TEST_P(SamplerTest, BiasIsAddedAndForbids) {
 TEST_P(SamplerTest, PenaltyWeakensEachTokenOfTheWindowOnce) {
   const SamplingOptions options{.repeat_penalty = 2, .repeat_window = 3};
 
-  EXPECT_EQ(Sample(options, {4, 3, 1}, {0, 0, 0}), 1);        // 4 / 2 = 2 < 3, but not below 1.
-  EXPECT_EQ(Sample(options, {4, 1.5f, 1}, {0, 0, 0}), 0);     // Divided once, not three times.
-  EXPECT_EQ(Sample(options, {4, 3, 1}, {0, 2, 2, 2}), 0);     // Token 0 has left the window.
-  EXPECT_EQ(Sample(options, {-1, -1.5f, -9}, {0, 2}), 1);     // Negative logits are multiplied.
+  EXPECT_EQ(Sample(options, {4, 3, 1}, {0, 0, 0}), 1);     // 4 / 2 = 2 < 3, but not below 1.
+  EXPECT_EQ(Sample(options, {4, 1.5f, 1}, {0, 0, 0}), 0);  // Divided once, not three times.
+  EXPECT_EQ(Sample(options, {4, 3, 1}, {0, 2, 2, 2}), 0);  // Token 0 has left the window.
+  EXPECT_EQ(Sample(options, {-1, -1.5f, -9}, {0, 2}), 1);  // Negative logits are multiplied.
 }
 
 TEST_P(SamplerTest, BiasComesBeforeThePenalty) {
@@ -141,9 +141,9 @@ TEST_P(SamplerTest, TinyTemperatureIsGreedy) {
 
 TEST_P(SamplerTest, DrawsFollowTheProbabilities) {
   constexpr int kDraws = 20000;
-  for (const SamplingOptions& options : {SamplingOptions{.temperature = 1, .seed = 3},
-                                         SamplingOptions{.temperature = 1, .top_k = 3, .seed = 4},
-                                         SamplingOptions{.temperature = 2, .top_p = 0.9999f, .seed = 5}}) {
+  for (const SamplingOptions& options :
+       {SamplingOptions{.temperature = 1, .seed = 3}, SamplingOptions{.temperature = 1, .top_k = 3, .seed = 4},
+        SamplingOptions{.temperature = 2, .top_p = 0.9999f, .seed = 5}}) {
     std::vector<double> expected;
     for (const float logit : kFour) expected.push_back(std::exp(static_cast<double>(logit / options.temperature)));
     if (options.top_k == 3) expected[3] = 0;
@@ -186,22 +186,23 @@ TEST_P(SamplerTest, KnownDrawsStayAsTheyAre) {
   std::vector<TokenId> drawn;
   for (uint32_t choice = 0; choice < 3; ++choice) {
     for (const SamplingOptions& options :
-         {SamplingOptions{.temperature = 0.8f, .seed = 42}, SamplingOptions{.temperature = 0.8f, .top_k = 40, .seed = 42},
+         {SamplingOptions{.temperature = 0.8f, .seed = 42},
+          SamplingOptions{.temperature = 0.8f, .top_k = 40, .seed = 42},
           SamplingOptions{.temperature = 1.5f, .top_p = 0.9f, .min_p = 0.05f, .seed = 42}}) {
       drawn.push_back(Sample(options, logits, {1, 2, 3}, choice));
     }
   }
 
-  EXPECT_THAT(drawn, ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 0));
+  // Worked out apart from this code, in double precision.
+  EXPECT_THAT(drawn, ElementsAre(657, 73, 411, 661, 928, 565, 896, 333, 370));
 }
 
 TEST_P(SamplerTest, TopKAgreesWithAFullSort) {
   const std::vector<float> logits = ManyLogits(777);
   std::vector<TokenId> sorted(logits.size());
   for (size_t i = 0; i < sorted.size(); ++i) sorted[i] = static_cast<TokenId>(i);
-  std::sort(sorted.begin(), sorted.end(), [&](TokenId a, TokenId b) {
-    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
-  });
+  std::sort(sorted.begin(), sorted.end(),
+            [&](TokenId a, TokenId b) { return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)]; });
 
   for (const uint32_t k : {1u, 2u, 5u, 100u, 776u}) {
     const std::set<TokenId> best(sorted.begin(), sorted.begin() + k);

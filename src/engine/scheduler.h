@@ -1,7 +1,7 @@
 // Scheduler: decides which jobs run and which rows the next step computes. Engine thread only.
 //
-// Jobs wait in the order in which they came and none overtakes another. A job is admitted when the blocks of its longest
-// course fit beside those of all admitted jobs, so nothing that runs ever waits for memory.
+// Jobs wait in the order in which they came and none overtakes another. A job is admitted when the blocks of its
+// longest course fit beside those of all admitted jobs, so nothing that runs ever waits for memory.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,8 @@ class Scheduler {
   // The scoring job whose turn it is, or nullptr.
   ScoreJob* FrontScore() { return scores_.empty() ? nullptr : scores_.front().get(); }
 
-  // Takes out the sequences that have finished, running or waiting, giving back their room. Their tables still hold blocks.
+  // Takes out the sequences that have finished, running or waiting, giving back their room. Their tables still hold
+  // blocks.
   std::vector<std::unique_ptr<Sequence>> TakeFinished();
   // Takes the front scoring job out.
   std::shared_ptr<ScoreJob> TakeFrontScore();

@@ -56,8 +56,8 @@ class ScoreJob {
   Status status_;
 };
 
-// ln softmax(logits)[target] and the index of the largest logit; `logits` is overwritten. The sum runs in the fixed order
-// of exp_shifted, the rest in double. log_prob is NaN where a logit is NaN or the largest is infinite.
+// ln softmax(logits)[target] and the index of the largest logit; `logits` is overwritten. The sum runs in the fixed
+// order of exp_shifted, the rest in double. log_prob is NaN where a logit is NaN or the largest is infinite.
 TokenScore ScoreRow(std::span<float> logits, TokenId target, const KernelTable& kernels);
 
 }  // namespace kvern

@@ -45,7 +45,8 @@ class Sequence {
   std::span<const TokenId> Pending(uint64_t count) const {
     return std::span(tokens_).subspan(table_.num_tokens(), count);
   }
-  // Whether the step that computes the last pending token must give its logits: not where the prompt only fills the cache.
+  // Whether the step that computes the last pending token must give its logits: not where the prompt only fills the
+  // cache.
   bool needs_logits() const { return max_tokens_ > 0; }
 
   bool is_cancelled() const { return stream_->is_cancelled; }

@@ -1,4 +1,5 @@
-// StepRunner: runs one step after another: batch -> Model::Forward -> commit -> logits to their owners. Engine thread only.
+// StepRunner: runs one step after another: batch -> Model::Forward -> commit -> logits to their owners. Engine thread
+// only.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ namespace kvern {
 
 class StepRunner {
  public:
-  // All must outlive the runner. `workers` may be null. !is_cached: what a step finds in the cache was put there for it.
+  // All must outlive the runner. `workers` may be null. !is_cached: what a step finds in the cache was put there for
+  // it.
   StepRunner(Model& model, BlockPool& blocks, const KernelTable& kernels, ThreadPool* workers, uint32_t prefill_chunk,
              bool is_cached);
 

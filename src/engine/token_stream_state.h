@@ -10,8 +10,8 @@
 
 namespace kvern {
 
-// The engine adds events and then finishes; the reader takes them. At most one event per token of the context waits here,
-// so a reader that never comes costs no more than that.
+// The engine adds events and then finishes; the reader takes them. At most one event per token of the context waits
+// here, so a reader that never comes costs no more than that.
 struct TokenStream::State {
   // Engine thread.
   void Emit(TokenEvent event, const RequestStats& stats_so_far);

@@ -181,12 +181,13 @@ TEST(GenericMatmulTest, Int8FollowsTheDocumentedOrder) {
 
 TEST(GenericMatmulTest, F32FollowsTheDocumentedOrder) {
   for (const DTypeInfo& info : AllDTypes()) {
-    const uint32_t num_inputs = 768, num_outputs = 19, num_rows = 3;
+    const uint32_t num_inputs = 768, num_outputs = 39, num_rows = 3;
     const TestWeights weights(info.dtype, num_outputs, num_inputs, 13);
     const PackedMatrix matrix = Pack(weights);
     const std::vector<float> x = RandomActivations(num_rows * num_inputs, 14);
 
     const std::vector<float> found = RunProduct(Generic(), matrix.view(), x, num_rows, ActivationForm::kF32);
+    const std::vector<float> alone = RunProduct(Generic(), matrix.view(), x, 1, ActivationForm::kF32);
 
     for (uint32_t o = 0; o < num_outputs; ++o) {
       std::vector<float> row(num_inputs);
@@ -194,6 +195,9 @@ TEST(GenericMatmulTest, F32FollowsTheDocumentedOrder) {
       for (uint32_t r = 0; r < num_rows; ++r) {
         const float expected = ReferenceF32(row, x.data() + r * num_inputs);
         ASSERT_TRUE(SameBits(found[r * num_outputs + o], expected)) << info.name << " row " << r << " output " << o;
+        if (r == 0) {
+          ASSERT_TRUE(SameBits(alone[o], expected)) << info.name << " output " << o;
+        }
       }
     }
   }
@@ -304,6 +308,12 @@ TEST_P(MatmulTest, F32OfEveryBatchEqualsGeneric) {
   for (const DTypeInfo& info : AllDTypes()) {
     ExpectEveryBatchEqualsGeneric(target(), info.dtype, 17, 768, ActivationForm::kF32,
                                   {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 29, 40});
+  }
+}
+
+TEST_P(MatmulTest, F32OfOneRowAndManyOutputsEqualsGeneric) {
+  for (const DTypeInfo& info : AllDTypes()) {
+    ExpectEveryBatchEqualsGeneric(target(), info.dtype, 150, 768, ActivationForm::kF32, {1});
   }
 }
 

@@ -18,8 +18,8 @@ struct KvShape {
 
 class BlockLayout {
  public:
-  // kInvalidArgument where block_size is no multiple of 16 in [16, 4096] or the shape is out of limits; sizes are checked
-  // for overflow.
+  // kInvalidArgument where block_size is no multiple of 16 in [16, 4096] or the shape is out of limits; sizes are
+  // checked for overflow.
   static Result<BlockLayout> Create(const KvShape& shape, uint32_t block_size, KvType k_type, KvType v_type);
 
   uint32_t block_size() const { return block_size_; }    // Slots.

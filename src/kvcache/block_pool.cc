@@ -42,8 +42,8 @@ Result<std::unique_ptr<BlockPool>> BlockPool::Create(const BlockLayout& layout, 
   const uint64_t num_blocks =
       std::min<uint64_t>(budget_bytes / layout.block_bytes(), std::numeric_limits<BlockIndex>::max());
   if (num_blocks == 0) {
-    return Status::ResourceExhausted("KV cache: the budget is " + std::to_string(budget_bytes) + " bytes, one block of " +
-                                     std::to_string(layout.block_size()) + " tokens needs " +
+    return Status::ResourceExhausted("KV cache: the budget is " + std::to_string(budget_bytes) +
+                                     " bytes, one block of " + std::to_string(layout.block_size()) + " tokens needs " +
                                      std::to_string(layout.block_bytes()));
   }
   auto memory = allocator.Allocate(num_blocks * layout.block_bytes());

@@ -25,7 +25,8 @@ enum class BlockState : uint8_t { kFree, kFilling, kFull };
 
 class BlockPool;
 
-// Owns blocks of one sequence, in order. Dropping it gives them back; forgetting is impossible. Must not outlive its pool.
+// Owns blocks of one sequence, in order. Dropping it gives them back; forgetting is impossible. Must not outlive its
+// pool.
 class BlockLease {
  public:
   BlockLease() = default;  // Of nothing.

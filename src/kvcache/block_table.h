@@ -16,10 +16,11 @@ class BlockTable {
   BlockTable(const BlockTable&) = delete;
   BlockTable& operator=(const BlockTable&) = delete;
 
-  // Makes room for tokens up to `num_tokens` in total. kResourceExhausted (and no change) where the pool has too few free
-  // blocks; the message has the bytes needed and free.
+  // Makes room for tokens up to `num_tokens` in total. kResourceExhausted (and no change) where the pool has too few
+  // free blocks; the message has the bytes needed and free.
   Status Reserve(uint64_t num_tokens);
-  // The next `count` tokens have been computed into their slots; there must be room. Blocks that are complete become full.
+  // The next `count` tokens have been computed into their slots; there must be room. Blocks that are complete become
+  // full.
   void Commit(uint64_t count);
   // Forgets the computed tokens but keeps the room: the uncached path computes them again.
   void Rewind();

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <semaphore>
 #include <span>
 #include <string>
 #include <utility>
@@ -188,7 +190,7 @@ inline EngineOptions FakeEngineOptions(uint32_t context_tokens = 256) {
   return options;
 }
 
-// `prepare` sees the model before the engine starts.
+// `prepare` sees the model before the engine starts. It has workers where options.num_threads > 0.
 inline FakeEngine MakeFakeEngine(EngineOptions options, const std::function<void(FakeModel&)>& prepare = {}) {
   auto model = std::make_unique<FakeModel>();
   if (prepare) prepare(*model);
@@ -199,6 +201,7 @@ inline FakeEngine MakeFakeEngine(EngineOptions options, const std::function<void
   parts.options = options;
   parts.wanted_context_tokens = plan.wanted_context_tokens;
   parts.kernels = RunnableTargets().front();
+  if (options.num_threads > 0) parts.workers = std::make_unique<ThreadPool>(options.num_threads);
   parts.tokenizer = std::make_unique<FakeTokenizer>();
   parts.blocks = BlockPool::Create(plan.layout, plan.budget_bytes, HeapAllocator()).value();
   FakeEngine fake;
@@ -206,6 +209,71 @@ inline FakeEngine MakeFakeEngine(EngineOptions options, const std::function<void
   parts.model = std::move(model);
   fake.engine = MakeEngine(std::move(parts)).value();
   return fake;
+}
+
+inline constexpr uint64_t kFakeBlockBytes = 2ull * 2 * 16 * 16 * 4 * 2;  // Layers, heads, slots, dims, bytes, K and V.
+inline constexpr uint64_t kProductsPerPair = 2 * kFakeHeads;             // Layers x heads.
+
+// A prompt of `n` tokens that another `seed` makes another.
+inline std::vector<TokenId> Prompt(size_t n, uint32_t seed = 1) {
+  std::vector<TokenId> tokens(n);
+  for (size_t i = 0; i < n; ++i) tokens[i] = static_cast<TokenId>(1 + (i * 7 + seed * 13 + i * i * seed) % 60);
+  return tokens;
+}
+
+// All that came of one request.
+struct Answer {
+  std::vector<TokenId> tokens;
+  std::string text;
+  FinishReason reason;
+  Status status;
+  RequestStats stats;
+};
+
+// Reads to the end.
+inline Answer Drain(TokenStream& stream) {
+  Answer answer;
+  while (const std::optional<TokenEvent> event = stream.Next()) {
+    if (event->token >= 0) answer.tokens.push_back(event->token);
+    answer.text += event->text;
+  }
+  answer.reason = stream.finish_reason();
+  answer.status = stream.status();
+  answer.stats = stream.stats();
+  return answer;
+}
+
+inline Answer Ask(Engine& engine, Request request) {
+  Result<TokenStream> stream = engine.Submit(std::move(request));
+  if (!stream.ok()) return {{}, "", FinishReason::kNone, stream.status(), {}};
+  return Drain(*stream);
+}
+
+// Holds the engine at the start of a pass until the test lets it go on.
+class Gate {
+ public:
+  Status Pass() {
+    if (is_open_) return Status::Ok();
+    arrived_.release();
+    go_.acquire();
+    return Status::Ok();
+  }
+  void AwaitArrival() { arrived_.acquire(); }
+  void LetOnePass() { go_.release(); }
+  void Open() {
+    is_open_ = true;
+    go_.release();
+  }
+
+ private:
+  std::atomic<bool> is_open_ = false;
+  std::counting_semaphore<> arrived_{0};
+  std::counting_semaphore<> go_{0};
+};
+
+inline FakeEngine GatedEngine(EngineOptions options, Gate& gate) {
+  return MakeFakeEngine(
+      options, [&gate](FakeModel& model) { model.on_forward = [&gate](const ForwardBatch&) { return gate.Pass(); }; });
 }
 
 }  // namespace kvern

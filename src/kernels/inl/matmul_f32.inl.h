@@ -78,28 +78,102 @@ KVERN_INLINE void RunF32Tile(uint32_t rows, const F32TileArgs& a) {
   F32Tile<kType, static_cast<int>(kMaxRows), 1>(a);
 }
 
-// Input 4 * kGroup + kByte of the block at `block`, decoded: the arithmetic of tensor/quant_formats.h.
-template <DType kType, int kInput>
-KVERN_INLINE void DecodeInputs(const uint8_t* block, const BlockScales (&scales)[2], float* out) {
+// Input kByte of a k-group whose codes are `codes`, decoded: the arithmetic of tensor/quant_formats.h.
+template <DType kType, int kByte>
+KVERN_INLINE F32x16 DecodeInput(const Bytes64& codes, const BlockScales& scales) {
   constexpr IntFormat kFormat = IntFormatOf(kType);
-  const I32x16 codes = ByteOfLanes<kInput % 4>(UnpackGroup<kFormat.bits, kInput / 4>(block));
-  const BlockScales& s = scales[kInput / (32 / kFormat.subs_per_block)];
+  const I32x16 code = ByteOfLanes<kByte>(codes);
   if constexpr (kFormat.has_min) {
-    Store(out + kInput * 16, Add(Mul(s.d, ToF32(codes)), s.min));
+    return Add(Mul(scales.d, ToF32(code)), scales.min);
   } else {
-    Store(out + kInput * 16, Mul(s.d, ToF32(Sub(codes, Set1I32(kFormat.zero_code)))));
+    return Mul(scales.d, ToF32(Sub(code, Set1I32(kFormat.zero_code))));
   }
-  if constexpr (kInput + 1 < 32) DecodeInputs<kType, kInput + 1>(block, scales, out);
+}
+
+// The scales of a block's two halves; the same twice for formats with one scale for both.
+template <DType kType>
+struct HalfScales {
+  BlockScales halves[2];
+
+  HalfScales() = default;
+  KVERN_INLINE explicit HalfScales(const BlockCursor<kType>& cursor) {
+    halves[0] = LoadScales<kType>(cursor.record, cursor.block, 0);
+    halves[1] = IntFormatOf(kType).subs_per_block == 1 ? halves[0] : LoadScales<kType>(cursor.record, cursor.block, 1);
+  }
+  template <int kGroup>
+  KVERN_INLINE const BlockScales& Of() const {
+    return halves[kGroup / 4];
+  }
+};
+
+template <DType kType, int kGroup>
+KVERN_INLINE void DecodeGroups(const uint8_t* block, const HalfScales<kType>& scales, float* out) {
+  const Bytes64 codes = UnpackGroup<IntFormatOf(kType).bits, kGroup>(block);
+  const BlockScales& group_scales = scales.template Of<kGroup>();
+  float* group_out = out + kGroup * 4 * 16;
+  Store(group_out, DecodeInput<kType, 0>(codes, group_scales));
+  Store(group_out + 16, DecodeInput<kType, 1>(codes, group_scales));
+  Store(group_out + 32, DecodeInput<kType, 2>(codes, group_scales));
+  Store(group_out + 48, DecodeInput<kType, 3>(codes, group_scales));
+  if constexpr (kGroup + 1 < 8) DecodeGroups<kType, kGroup + 1>(block, scales, out);
 }
 
 template <DType kType>
 KVERN_NOINLINE void DecodeChunk(const uint8_t* panel, uint32_t first_block, uint32_t num_blocks, float* out) {
   auto cursor = BlockCursor<kType>::At(panel, first_block);
   for (uint32_t b = 0; b < num_blocks; ++b, out += 32 * 16, cursor.Next()) {
-    constexpr uint32_t kLastSub = IntFormatOf(kType).subs_per_block - 1;
-    const BlockScales scales[2] = {LoadScales<kType>(cursor.record, cursor.block, 0),
-                                   LoadScales<kType>(cursor.record, cursor.block, kLastSub)};
-    DecodeInputs<kType, 0>(cursor.codes(), scales, out);
+    DecodeGroups<kType, 0>(cursor.codes(), HalfScales<kType>(cursor), out);
+  }
+}
+
+// One row times kPanels panels of integer weights, decoded in registers. Their chains are independent, so that the
+// multipliers do not wait for one of them.
+inline constexpr int kOneRowPanels = kManyRegisters ? 4 : 2;
+
+template <DType kType, int kGroup>
+KVERN_INLINE void AddDecodedGroups(const uint8_t* const (&blocks)[kOneRowPanels],
+                                   const HalfScales<kType> (&scales)[kOneRowPanels], const float* x,
+                                   F32x16 (&chains)[kOneRowPanels]) {
+  constexpr int kBits = IntFormatOf(kType).bits;
+  const float* xs = x + kGroup * 4;
+  const F32x16 x0 = Set1(xs[0]), x1 = Set1(xs[1]), x2 = Set1(xs[2]), x3 = Set1(xs[3]);
+  KVERN_UNROLL
+  for (int p = 0; p < kOneRowPanels; ++p) {
+    const Bytes64 codes = UnpackGroup<kBits, kGroup>(blocks[p]);
+    const BlockScales& group_scales = scales[p].template Of<kGroup>();
+    chains[p] = Fma(DecodeInput<kType, 0>(codes, group_scales), x0, chains[p]);
+    chains[p] = Fma(DecodeInput<kType, 1>(codes, group_scales), x1, chains[p]);
+    chains[p] = Fma(DecodeInput<kType, 2>(codes, group_scales), x2, chains[p]);
+    chains[p] = Fma(DecodeInput<kType, 3>(codes, group_scales), x3, chains[p]);
+  }
+  if constexpr (kGroup + 1 < 8) AddDecodedGroups<kType, kGroup + 1>(blocks, scales, x, chains);
+}
+
+template <DType kType>
+KVERN_NOINLINE void DecodedRowTile(const F32TileArgs& a) {
+  constexpr IntFormat kFormat = IntFormatOf(kType);
+  constexpr size_t kAheadBytes = 4096;
+  constexpr size_t kLinesPerBlock = (kFormat.record_bytes() / kFormat.blocks_per_record + 63) / 64;
+  F32x16 chains[kOneRowPanels];
+  KVERN_UNROLL
+  for (int p = 0; p < kOneRowPanels; ++p) chains[p] = Zero();
+  auto cursor = BlockCursor<kType>::At(a.weights, 0);
+  for (uint32_t k = 0; k < a.num_inputs; k += kBlockInputs, cursor.Next()) {
+    const uint8_t* blocks[kOneRowPanels];
+    HalfScales<kType> scales[kOneRowPanels];
+    KVERN_UNROLL
+    for (int p = 0; p < kOneRowPanels; ++p) {
+      const BlockCursor<kType> of_panel = {cursor.record + static_cast<size_t>(p) * a.panel_bytes, cursor.block};
+      blocks[p] = of_panel.codes();
+      scales[p] = HalfScales<kType>(of_panel);
+      for (size_t line = 0; line < kLinesPerBlock; ++line) Prefetch(blocks[p] + kAheadBytes + line * 64);
+    }
+    AddDecodedGroups<kType, 0>(blocks, scales, a.x + k, chains);
+  }
+  KVERN_UNROLL
+  for (int p = 0; p < kOneRowPanels; ++p) {
+    float* to = a.to + p * 16;
+    Store(to, a.adds ? Add(Load(to), chains[p]) : chains[p]);
   }
 }
 
@@ -136,11 +210,12 @@ struct F32Pass {
     }
   }
 
-  // Several panels at once for one row, whose single chain would leave the multipliers waiting.
-  template <DType kType>
-  uint32_t RunOneRow() const {
-    constexpr int kPanels = kManyRegisters ? 8 : 4;
+  // One row goes through several panels at once: a single chain would leave the multipliers waiting. Returns the first
+  // panel that is left.
+  template <int kPanels, typename Tile>
+  uint32_t RunOneRow(const Tile& tile) const {
     uint32_t panel = args.panel_begin;
+    if (layout.num_rows != 1) return panel;
     for (; panel + kPanels <= args.panel_end; panel += kPanels) {
       F32TileArgs a;
       a.weights = Panel(panel);
@@ -152,7 +227,7 @@ struct F32Pass {
       a.to = args.out + static_cast<size_t>(panel) * kPanelOutputs;
       a.to_stride = args.out_stride;
       a.adds = args.accumulate;
-      F32Tile<kType, 1, kPanels>(a);
+      tile(a);
     }
     return panel;
   }
@@ -160,7 +235,8 @@ struct F32Pass {
   template <DType kType>
   void RunFloat() const {
     constexpr size_t kElementBytes = kType == DType::kF32 ? 4 : 2;
-    uint32_t panel = layout.num_rows == 1 ? RunOneRow<kType>() : args.panel_begin;
+    constexpr int kPanels = kManyRegisters ? 8 : 4;
+    uint32_t panel = RunOneRow<kPanels>(F32Tile<kType, 1, kPanels>);
     for (; panel < args.panel_end; ++panel) {
       for (uint32_t chunk = 0; chunk < args.weights.num_inputs; chunk += layout.chunk_inputs) {
         RunTiles<kType>(Panel(panel) + chunk * 16 * kElementBytes, chunk, layout.inputs_of_chunk(chunk), panel);
@@ -170,7 +246,8 @@ struct F32Pass {
 
   template <DType kType>
   void RunInteger() const {
-    for (uint32_t panel = args.panel_begin; panel < args.panel_end; ++panel) {
+    uint32_t panel = RunOneRow<kOneRowPanels>(DecodedRowTile<kType>);
+    for (; panel < args.panel_end; ++panel) {
       for (uint32_t chunk = 0; chunk < args.weights.num_inputs; chunk += kF32ChunkInputs) {
         const uint32_t num_inputs = std::min(kF32ChunkInputs, args.weights.num_inputs - chunk);
         DecodeChunk<kType>(Panel(panel), chunk / kBlockInputs, num_inputs / kBlockInputs, scratch.weights);

@@ -11,7 +11,7 @@ namespace kvern {
 
 struct CodecInfo {
   KvType type;
-  std::string_view name;     // As options and reports write it.
+  std::string_view name;  // As options and reports write it.
   uint32_t bytes_per_value;
 };
 
