@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,6 +47,22 @@ float Activation(Source& source) {
   return word % 32 == 1 ? std::bit_cast<float>(word) : static_cast<float>(static_cast<int8_t>(word >> 8));
 }
 
+// Weights that are not finite are refused before any product; here they lose the top bit of their exponent.
+void MakeFinite(DType dtype, std::vector<uint8_t>& bytes) {
+  const size_t block_bytes = GetDTypeInfo(dtype).block_bytes;
+  const std::vector<size_t> fields = IsFloat(dtype) ? std::vector<size_t>{block_bytes - 2} : F16FieldsOf(dtype);
+  // The upper half of a float looks like a BF16.
+  const uint16_t exponent = dtype == DType::kF32 || dtype == DType::kBF16 ? 0x7f80 : 0x7c00;
+  for (size_t block = 0; block < bytes.size(); block += block_bytes) {
+    for (const size_t field : fields) {
+      uint16_t half;
+      std::memcpy(&half, bytes.data() + block + field, 2);
+      if ((half & exponent) == exponent) half = static_cast<uint16_t>(half ^ 0x4000);
+      std::memcpy(bytes.data() + block + field, &half, 2);
+    }
+  }
+}
+
 TensorView MakeWeights(DType dtype, uint32_t num_outputs, uint32_t num_inputs, Source& source,
                        std::vector<uint8_t>& bytes) {
   TensorView view;
@@ -55,6 +72,7 @@ TensorView MakeWeights(DType dtype, uint32_t num_outputs, uint32_t num_inputs, S
   view.dims = {num_inputs, num_outputs, 1, 1};
   bytes.resize(RowBytes(dtype, num_inputs) * num_outputs);
   for (uint8_t& byte : bytes) byte = source.Byte();
+  MakeFinite(dtype, bytes);
   view.data = bytes;
   return view;
 }
@@ -82,7 +100,7 @@ void CheckProducts(Source& source) {
   std::vector<uint8_t> bytes;
   const TensorView weights = MakeWeights(info.dtype, num_outputs, num_inputs, source, bytes);
   PackedMatrix matrix = PackedMatrix::Allocate(weights, HeapAllocator()).value();
-  if (!matrix.PackPanels(weights, 0, matrix.view().num_panels()).ok()) return;  // A scale that is not finite.
+  if (!matrix.PackPanels(weights, 0, matrix.view().num_panels()).ok()) Fail("finite weights are refused");
   std::vector<float> x(static_cast<size_t>(num_rows) * num_inputs);
   for (float& value : x) value = Activation(source);
 

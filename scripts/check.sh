@@ -34,16 +34,19 @@ check_asan() {
   grep 'tests passed' build/asan/test.log
 }
 
-# The tests in which threads meet.
+# The tests in which threads meet. Of the exactness tests one shape: the others differ in numbers, not in threads.
 check_tsan() {
   configure tsan || return 1
-  local wanted=(base_test kernels_test model_test engine_test exactness_test) found=() test status=0
+  local wanted=(base_test kernels_test engine_test exactness_test) found=() test status=0
   for test in $(targets tsan _test); do
     [[ " ${wanted[*]} " != *" $test "* ]] || found+=("$test")
   done
   cmake --build --preset tsan --target "${found[@]}" || return 1
   for test in "${found[@]}"; do
-    "$(find build/tsan -name "$test" -type f -perm -u+x -print -quit)" --gtest_brief=1 || status=1
+    local filter='*'
+    [[ $test != exactness_test ]] || filter='WorkCounters*:*Again*Q4_1*'
+    [[ $test != kernels_test ]] || filter='Attention*:*/Attention*'
+    "$(find build/tsan -name "$test" -type f -perm -u+x -print -quit)" --gtest_brief=1 --gtest_filter="$filter" || status=1
   done
   return "$status"
 }

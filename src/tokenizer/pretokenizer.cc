@@ -245,7 +245,7 @@ class RegexPreTokenizer final : public PreTokenizer {
     const size_t length = end - begin;
     size_t at = 0;
     while (at < length) {
-      int matched;
+      int matched = 0;
       if (expression.has_jit) {
         matched = pcre2_jit_match(expression.code.get(), subject, length, at, PCRE2_NO_UTF_CHECK, scratch.data.get(),
                                   scratch.context.get());
