@@ -9,12 +9,12 @@ namespace kvern {
 
 // Limits measured now, on this machine, with `num_threads` threads at once. 0 where there is no probe for the CPU.
 struct MachineLimits {
-  std::string cpu;                 // Brand string.
+  std::string cpu;  // Brand string.
   uint32_t num_threads = 0;
-  double int8_tops = 0;            // Tera (multiply + add) operations per second of the best int8 dot product.
-  double f32_tflops = 0;           // Tera operations per second of f32 fused multiply-add.
-  double read_gb_per_s = 0;        // Reading memory beyond the caches.
-  double nops_per_ns = 0;          // Issue rate of one core: falls by half while a neighbour shares the core.
+  double int8_tops = 0;      // Tera (multiply + add) operations per second of the best int8 dot product.
+  double f32_tflops = 0;     // Tera operations per second of f32 fused multiply-add.
+  double read_gb_per_s = 0;  // Reading memory beyond the caches.
+  double nops_per_ns = 0;    // Issue rate of one core: falls by half while a neighbour shares the core.
 };
 
 // Takes about a third of a second.

@@ -7,9 +7,9 @@
 //   auto stream = (*engine)->Submit({.prompt = *tokens, .max_tokens = 32});
 //   while (auto event = stream->Next()) std::cout << event->text << std::flush;
 //
-// An Engine owns one model, its KV cache and one engine thread that runs all steps. Its functions may be called from any
-// thread. Never twice: the keys and values of a token are computed once and kept in blocks, within the byte budget of
-// CacheOptions; logits are bit for bit those of the uncached forward pass.
+// An Engine owns one model, its KV cache and one engine thread that runs all steps. Its functions may be called from
+// any thread. Never twice: the keys and values of a token are computed once and kept in blocks, within the byte budget
+// of CacheOptions; logits are bit for bit those of the uncached forward pass.
 #pragma once
 
 #include <functional>

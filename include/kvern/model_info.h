@@ -23,10 +23,11 @@ struct ModelInfo {
   uint64_t file_bytes = 0;
   std::string architecture;  // "llama"
   std::string name;          // general.name, or "".
-  bool is_supported = false; // kvern can run it; otherwise unsupported_reason says why not and the shapes below may be 0.
+  bool is_supported =
+      false;  // kvern can run it; otherwise unsupported_reason says why not and the shapes below may be 0.
   std::string unsupported_reason;
   uint32_t num_layers = 0;
-  uint32_t width = 0;         // Embedding length.
+  uint32_t width = 0;  // Embedding length.
   uint32_t ffn_width = 0;
   uint32_t num_heads = 0;
   uint32_t num_kv_heads = 0;
@@ -36,14 +37,15 @@ struct ModelInfo {
   double rope_base = 0;
   uint64_t num_parameters = 0;
   std::vector<TensorTypeInfo> tensor_types;
-  std::vector<std::pair<std::string, std::string>> metadata;  // Every key in file order; long values shortened for people.
+  std::vector<std::pair<std::string, std::string>>
+      metadata;  // Every key in file order; long values shortened for people.
 
   // Bytes of K and V of one token over all layers.
   uint64_t KvBytesPerToken(KvType k_type, KvType v_type) const;
 };
 
-// kNotFound, kIoError or kCorruption where the file cannot be read as GGUF. A well-formed file of an unknown architecture
-// is described with is_supported = false.
+// kNotFound, kIoError or kCorruption where the file cannot be read as GGUF. A well-formed file of an unknown
+// architecture is described with is_supported = false.
 Result<ModelInfo> InspectModel(const std::string& path);
 
 }  // namespace kvern

@@ -23,7 +23,8 @@ enum class ActivationMode : uint8_t {
 };
 
 struct CacheOptions {
-  bool is_enabled = true;     // Off: every step computes the keys and values of all tokens again (a baseline to compare with).
+  bool is_enabled =
+      true;  // Off: every step computes the keys and values of all tokens again (a baseline to compare with).
   uint64_t budget_bytes = 0;  // Bytes for K and V of all sequences together; 0: what context_tokens need.
   uint32_t block_size = 64;   // Tokens per block; a multiple of 16, at most 4096.
   KvType k_type = KvType::kF16;
@@ -32,14 +33,14 @@ struct CacheOptions {
 };
 
 struct EngineOptions {
-  std::string model_path;         // A GGUF file. Required.
-  uint32_t context_tokens = 0;    // Longest sequence, prompt and generated tokens; 0: the model's, at most 8192.
-  uint32_t num_threads = 0;       // Workers; 0: one per CPU that the process may use. More than those are refused.
-  std::string isa = "auto";       // Kernel target: auto, generic, avx2, avx2-vnni, avx512, avx512-vnni.
+  std::string model_path;       // A GGUF file. Required.
+  uint32_t context_tokens = 0;  // Longest sequence, prompt and generated tokens; 0: the model's, at most 8192.
+  uint32_t num_threads = 0;     // Workers; 0: one per CPU that the process may use. More than those are refused.
+  std::string isa = "auto";     // Kernel target: auto, generic, avx2, avx2-vnni, avx512, avx512-vnni.
   ActivationMode activations = ActivationMode::kInt8;
-  uint32_t prefill_chunk = 512;   // Prompt tokens per step.
-  uint32_t max_sequences = 8;     // Requests that run at once; more wait in the queue.
-  uint32_t max_queued = 64;       // Requests that may wait; more are refused.
+  uint32_t prefill_chunk = 512;  // Prompt tokens per step.
+  uint32_t max_sequences = 8;    // Requests that run at once; more wait in the queue.
+  uint32_t max_queued = 64;      // Requests that may wait; more are refused.
   CacheOptions cache;
   Status Validate() const;
 };

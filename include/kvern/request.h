@@ -26,8 +26,8 @@ struct SamplingOptions {
 };
 
 struct Request {
-  std::vector<TokenId> prompt;         // At least one token.
-  uint32_t max_tokens = 128;           // Most tokens to generate; 0 only fills the cache.
+  std::vector<TokenId> prompt;  // At least one token.
+  uint32_t max_tokens = 128;    // Most tokens to generate; 0 only fills the cache.
   SamplingOptions sampling = {};
   std::vector<std::string> stop = {};  // Generation ends before any of these texts; at most 16, none empty.
   bool ends_at_eos = true;             // Off: end-of-generation tokens are kept and generation goes on.

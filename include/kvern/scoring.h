@@ -15,7 +15,7 @@ struct ScoreRequest {
 };
 
 struct TokenScore {
-  float log_prob = 0;    // Natural logarithm of the probability of the token given those before it.
+  float log_prob = 0;  // Natural logarithm of the probability of the token given those before it.
   TokenId most_likely = 0;
 };
 

@@ -39,8 +39,8 @@ struct EngineStats {
   uint64_t running_sequences = 0;
   uint64_t queued_requests = 0;
   uint64_t load_us = 0;
-  uint64_t weight_bytes = 0;      // Packed weights in memory.
-  uint64_t huge_page_bytes = 0;   // Memory that stands on huge pages.
+  uint64_t weight_bytes = 0;     // Packed weights in memory.
+  uint64_t huge_page_bytes = 0;  // Memory that stands on huge pages.
 };
 
 }  // namespace kvern

@@ -55,7 +55,7 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}          // NOLINT: implicit by design
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}         // NOLINT: implicit by design
   Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {}  // NOLINT: must not be ok
 
   bool ok() const { return state_.index() == 0; }
@@ -82,10 +82,9 @@ class [[nodiscard]] Result {
 }  // namespace kvern
 
 // Returns from the enclosing function when `expr` (a Status) is an error.
-#define KVERN_RETURN_IF_ERROR(expr)                              \
-  do {                                                           \
-    if (::kvern::Status kvern_status = (expr); !kvern_status.ok()) \
-      return kvern_status;                                       \
+#define KVERN_RETURN_IF_ERROR(expr)                                                     \
+  do {                                                                                  \
+    if (::kvern::Status kvern_status = (expr); !kvern_status.ok()) return kvern_status; \
   } while (false)
 
 #define KVERN_CONCAT_INNER(a, b) a##b

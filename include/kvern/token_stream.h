@@ -17,15 +17,16 @@ struct TokenEvent {
 };
 
 enum class FinishReason : uint8_t {
-  kNone,        // Still running, or failed: see status().
-  kEndOfText,   // The model ended its answer.
-  kLength,      // max_tokens, or the context is full.
+  kNone,       // Still running, or failed: see status().
+  kEndOfText,  // The model ended its answer.
+  kLength,     // max_tokens, or the context is full.
   kStopString,
   kCancelled,
 };
 std::string_view FinishReasonName(FinishReason reason);
 
-// One reader thread; the engine writes from its own. Dropping a stream cancels its request. Must not outlive its Engine.
+// One reader thread; the engine writes from its own. Dropping a stream cancels its request. Must not outlive its
+// Engine.
 class TokenStream {
  public:
   struct State;

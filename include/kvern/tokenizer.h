@@ -16,19 +16,21 @@ namespace kvern {
 using TokenId = int32_t;
 
 struct EncodeOptions {
-  bool add_special = true;    // Add BOS / EOS where the model's metadata asks for them.
-  bool parse_special = false; // Text like "<|im_start|>" becomes the control token; otherwise it is plain text.
+  bool add_special = true;     // Add BOS / EOS where the model's metadata asks for them.
+  bool parse_special = false;  // Text like "<|im_start|>" becomes the control token; otherwise it is plain text.
 };
 
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Token ids of `text` (any bytes; ill-formed UTF-8 survives a round trip). O(n log n). kInvalidArgument only where the
-  // text exceeds 2^31 - 1 bytes or the vocabulary has no way to write one of its bytes (the message gives the offset).
+  // Token ids of `text` (any bytes; ill-formed UTF-8 survives a round trip). O(n log n). kInvalidArgument only where
+  // the text exceeds 2^31 - 1 bytes or the vocabulary has no way to write one of its bytes (the message gives the
+  // offset).
   virtual Result<std::vector<TokenId>> Encode(std::string_view text, const EncodeOptions& options = {}) const = 0;
 
-  // The bytes that `token` stands for: "" for control tokens unless `render_special`. Ids outside the vocabulary give "".
+  // The bytes that `token` stands for: "" for control tokens unless `render_special`. Ids outside the vocabulary give
+  // "".
   virtual std::string TokenBytes(TokenId token, bool render_special = false) const = 0;
 
   // Text of a whole sequence; SPM models drop the space that encoding put first.
@@ -45,7 +47,8 @@ class Tokenizer {
 };
 
 // Turns tokens into text piece by piece and never emits part of a UTF-8 character: incomplete bytes wait for the next
-// token. Bytes that can never become a character are emitted as U+FFFD. One stream, one thread; `tokenizer` must outlive it.
+// token. Bytes that can never become a character are emitted as U+FFFD. One stream, one thread; `tokenizer` must
+// outlive it.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool render_special = false);

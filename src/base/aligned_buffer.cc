@@ -15,8 +15,8 @@ class Heap final : public MemoryAllocator {
  public:
   Result<AlignedBuffer> Allocate(size_t num_bytes) override {
     if (num_bytes == 0) return AlignedBuffer();
-    void* data = num_bytes > SIZE_MAX - kAlignment ? nullptr
-                                                   : std::aligned_alloc(kAlignment, RoundUp(num_bytes, kAlignment));
+    void* data =
+        num_bytes > SIZE_MAX - kAlignment ? nullptr : std::aligned_alloc(kAlignment, RoundUp(num_bytes, kAlignment));
     if (data == nullptr) {
       return Status::ResourceExhausted("cannot allocate " + std::to_string(num_bytes) + " bytes of memory");
     }

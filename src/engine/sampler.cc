@@ -116,13 +116,19 @@ void Sampler::CollectTopK(std::span<const float> logits, uint32_t k) {
 
 // Keeps the fewest candidates whose probabilities reach top_p, best first. Source: arXiv:1904.09751.
 void Sampler::KeepTopP(double sum) {
-  const double wanted = static_cast<double>(options_.top_p) * sum;
+  const double top_p = static_cast<double>(options_.top_p);
+  const double wanted = top_p * sum;
+  // All candidates below `unreached` together have less than half of the 1 - top_p that may be left out, so none of them
+  // is ever kept, whatever rounding does: only the others are looked at.
+  const double unreached = 0.5 * (1 - top_p) * sum / static_cast<double>(ids_.size());
+  order_.clear();
+  for (uint32_t i = 0; i < ids_.size(); ++i) {
+    if (static_cast<double>(values_[i]) >= unreached) order_.push_back(i);
+  }
   // A heap with the best on top: only what is kept is ever ordered.
   const auto is_worse = [this](uint32_t a, uint32_t b) {
     return values_[a] < values_[b] || (values_[a] == values_[b] && ids_[a] > ids_[b]);
   };
-  order_.resize(ids_.size());
-  for (uint32_t i = 0; i < order_.size(); ++i) order_[i] = i;
   std::make_heap(order_.begin(), order_.end(), is_worse);
   std::vector<TokenId> kept_ids;
   std::vector<float> kept_values;

@@ -8,16 +8,11 @@ namespace kvern {
 
 std::string_view FinishReasonName(FinishReason reason) {
   switch (reason) {
-    case FinishReason::kNone:
-      return "none";
-    case FinishReason::kEndOfText:
-      return "end of text";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kStopString:
-      return "stop string";
-    case FinishReason::kCancelled:
-      return "cancelled";
+    case FinishReason::kNone: return "none";
+    case FinishReason::kEndOfText: return "end of text";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kStopString: return "stop string";
+    case FinishReason::kCancelled: return "cancelled";
   }
   return "none";
 }

@@ -29,31 +29,19 @@ uint64_t Widen(const uint8_t* bytes) {
 
 uint64_t LoadScalarBits(GgufType type, const uint8_t* bytes) {
   switch (type) {
-    case GgufType::kU8:
-      return *bytes;
-    case GgufType::kI8:
-      return Widen<int8_t>(bytes);
-    case GgufType::kU16:
-      return LoadLittleEndian<uint16_t>(bytes);
-    case GgufType::kI16:
-      return Widen<int16_t>(bytes);
-    case GgufType::kU32:
-      return LoadLittleEndian<uint32_t>(bytes);
-    case GgufType::kI32:
-      return Widen<int32_t>(bytes);
-    case GgufType::kF32:
-      return std::bit_cast<uint64_t>(static_cast<double>(LoadLittleEndian<float>(bytes)));
-    case GgufType::kBool:
-      return *bytes != 0 ? 1 : 0;
-    case GgufType::kU64:
-      return LoadLittleEndian<uint64_t>(bytes);
-    case GgufType::kI64:
-      return LoadLittleEndian<uint64_t>(bytes);
-    case GgufType::kF64:
-      return std::bit_cast<uint64_t>(LoadLittleEndian<double>(bytes));
+    case GgufType::kU8: return *bytes;
+    case GgufType::kI8: return Widen<int8_t>(bytes);
+    case GgufType::kU16: return LoadLittleEndian<uint16_t>(bytes);
+    case GgufType::kI16: return Widen<int16_t>(bytes);
+    case GgufType::kU32: return LoadLittleEndian<uint32_t>(bytes);
+    case GgufType::kI32: return Widen<int32_t>(bytes);
+    case GgufType::kF32: return std::bit_cast<uint64_t>(static_cast<double>(LoadLittleEndian<float>(bytes)));
+    case GgufType::kBool: return *bytes != 0 ? 1 : 0;
+    case GgufType::kU64: return LoadLittleEndian<uint64_t>(bytes);
+    case GgufType::kI64: return LoadLittleEndian<uint64_t>(bytes);
+    case GgufType::kF64: return std::bit_cast<uint64_t>(LoadLittleEndian<double>(bytes));
     case GgufType::kString:
-    case GgufType::kArray:
-      break;
+    case GgufType::kArray: break;
   }
   KVERN_CHECK(false);
 }

@@ -19,9 +19,9 @@
 namespace kvern {
 
 struct AttentionArgs {
-  const float* q;     // [rows][q_stride]: num_heads x head_dim per row.
-  size_t q_stride;    // In floats.
-  float* out;         // [rows][out_stride], must not overlap q.
+  const float* q;   // [rows][q_stride]: num_heads x head_dim per row.
+  size_t q_stride;  // In floats.
+  float* out;       // [rows][out_stride], must not overlap q.
   size_t out_stride;
   KvView kv;
   uint32_t layer;

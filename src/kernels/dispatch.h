@@ -14,8 +14,8 @@ namespace kvern {
 // The kernels of every target that this CPU can run, slowest ("generic") first, best last. Never empty.
 std::span<const KernelTable* const> RunnableTargets();
 
-// "auto" or "" gives the best one. An unknown name or one that this CPU lacks is kInvalidArgument; the message lists what
-// there is.
+// "auto" or "" gives the best one. An unknown name or one that this CPU lacks is kInvalidArgument; the message lists
+// what there is.
 Result<const KernelTable*> ChooseTarget(std::string_view name);
 
 }  // namespace kvern

@@ -1,8 +1,9 @@
 // KernelTable: every kernel of one target, as function pointers. Chosen once at start (dispatch.h) and passed down.
 //
-// All targets compute the same bits (docs/numerics.md): a kernel's result depends on its mathematical inputs only, never
-// on target, batch size, tile, thread count or chunk. Shapes are the caller's duty (KVERN_DCHECK); nothing fails at run time.
-// Kernels that take a range are called by every worker of a parallel region with its own part; parts do not synchronise.
+// All targets compute the same bits (docs/numerics.md): a kernel's result depends on its mathematical inputs only,
+// never on target, batch size, tile, thread count or chunk. Shapes are the caller's duty (KVERN_DCHECK); nothing fails
+// at run time. Kernels that take a range are called by every worker of a parallel region with its own part; parts do
+// not synchronise.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +22,13 @@ enum class ActivationForm : uint8_t {
 
 struct ActivationPackArgs {
   ActivationForm form;
-  const float* x;            // [num_rows][x_stride]
-  size_t x_stride;           // In floats.
-  uint32_t num_rows;         // Rows of the whole batch: they decide the row tiles.
-  uint32_t num_inputs;       // K; a multiple of 32 for kInt8.
+  const float* x;       // [num_rows][x_stride]
+  size_t x_stride;      // In floats.
+  uint32_t num_rows;    // Rows of the whole batch: they decide the row tiles.
+  uint32_t num_inputs;  // K; a multiple of 32 for kInt8.
   uint32_t row_begin, row_end;
   uint32_t col_begin, col_end;  // A part of the columns; multiples of 32 (or num_inputs).
-  uint8_t* packed;           // activation_bytes(form, num_rows, num_inputs) bytes, 64-aligned.
+  uint8_t* packed;              // activation_bytes(form, num_rows, num_inputs) bytes, 64-aligned.
 };
 
 struct MatmulArgs {
@@ -39,7 +40,7 @@ struct MatmulArgs {
   size_t out_stride;           // In floats, >= num_outputs rounded up to 16 (whole panels are written).
   bool accumulate;             // out = out + sum: one addition after the sum is complete.
   uint32_t panel_begin, panel_end;
-  uint8_t* scratch;            // matmul_scratch_bytes() bytes of this worker's own, 64-aligned.
+  uint8_t* scratch;  // matmul_scratch_bytes() bytes of this worker's own, 64-aligned.
 };
 
 // Decode of one (sequence, KV head, split) or prefill of a tile: see kernels/attention.h, which cuts the work.
@@ -61,12 +62,14 @@ struct KernelTable {
   void (*swiglu)(const float* gate, const float* up, uint32_t n, float* out);
   // Rotates adjacent pairs (2i, 2i + 1) of `num_heads` heads of head_dim floats at x by angle i: cos[i], sin[i],
   // i < rope_dim / 2; dims from rope_dim on stay as they are.
-  //   x0' = x0 * cos - x1 * sin;  x1' = x0 * sin + x1 * cos   (each one multiply and one fma, order in docs/numerics.md)
+  //   x0' = x0 * cos - x1 * sin;  x1' = x0 * sin + x1 * cos   (each one multiply and one fma, order in
+  //   docs/numerics.md)
   void (*rope_pairs)(float* x, uint32_t num_heads, uint32_t head_dim, uint32_t rope_dim, const float* cos,
                      const float* sin);
   // Index of the largest value, the lowest index where several are equal; NaN is never larger. n >= 1.
   uint32_t (*argmax)(const float* x, uint32_t n);
-  // p[i] = exp(scale * (x[i] - max x)), +0 far below; returns their sum in the fixed lane order. n >= 1; in place allowed.
+  // p[i] = exp(scale * (x[i] - max x)), +0 far below; returns their sum in the fixed lane order. n >= 1; in place
+  // allowed.
   float (*exp_shifted)(const float* x, uint32_t n, float scale, float* p);
 
   // ---- KV cache (inl/attention.inl.h)

@@ -1,4 +1,5 @@
-// How kernels see the KV cache: plain pointers and strides, filled in by whoever owns the memory. No kernel knows a pool.
+// How kernels see the KV cache: plain pointers and strides, filled in by whoever owns the memory. No kernel knows a
+// pool.
 //
 // A block holds `block_size` slots (a multiple of 16) of every layer of its group as one contiguous byte range:
 //   block = [layer][kv head] { K, V }.
@@ -23,14 +24,14 @@ using BlockIndex = uint32_t;  // Position of a block in its pool.
 
 // K and V of all layers of one layer group, over all blocks of a pool.
 struct KvView {
-  uint8_t* base = nullptr;    // Block 0.
-  size_t block_stride = 0;    // Bytes from a block to the next.
-  size_t layer_stride = 0;    // Bytes from a layer to the next inside a block.
-  size_t head_stride = 0;     // Bytes from a KV head to the next inside a layer.
-  size_t v_offset = 0;        // Bytes from a head's K to its V.
-  uint32_t block_size = 0;    // Slots per block.
+  uint8_t* base = nullptr;  // Block 0.
+  size_t block_stride = 0;  // Bytes from a block to the next.
+  size_t layer_stride = 0;  // Bytes from a layer to the next inside a block.
+  size_t head_stride = 0;   // Bytes from a KV head to the next inside a layer.
+  size_t v_offset = 0;      // Bytes from a head's K to its V.
+  uint32_t block_size = 0;  // Slots per block.
   uint32_t num_kv_heads = 0;
-  uint32_t head_dim = 0;      // A multiple of 16.
+  uint32_t head_dim = 0;  // A multiple of 16.
   KvType k_type = KvType::kF16;
   KvType v_type = KvType::kF16;
 
@@ -42,7 +43,8 @@ struct KvView {
   }
 };
 
-// Consecutive rows of a batch that belong to one sequence: row first_row + i is the token at position first_position + i.
+// Consecutive rows of a batch that belong to one sequence: row first_row + i is the token at position first_position +
+// i.
 struct SequenceRows {
   uint32_t first_row = 0;
   uint32_t num_rows = 0;

@@ -68,27 +68,13 @@ ReferenceBlock ReadBlock(DType dtype, const uint8_t* row, uint32_t b) {
     const auto fifth = [i](const uint8_t* qh) { return ((qh[i / 8] >> (i % 8)) & 1) << 4; };
     const auto nibble_of_pair = [i, s](const uint8_t* qs) { return (qs[s / 2 * 32 + i] >> (s % 2 * 4)) & 15; };
     switch (dtype) {
-      case DType::kQ4_0:
-        code = nibble(p + 2) - 8;
-        break;
-      case DType::kQ4_1:
-        code = nibble(p + 4);
-        break;
-      case DType::kQ5_0:
-        code = (nibble(p + 6) | fifth(p + 2)) - 16;
-        break;
-      case DType::kQ5_1:
-        code = nibble(p + 8) | fifth(p + 4);
-        break;
-      case DType::kQ8_0:
-        code = static_cast<int8_t>(p[2 + i]);
-        break;
-      case DType::kQ4_K:
-        code = nibble_of_pair(p + 16);
-        break;
-      case DType::kQ5_K:
-        code = nibble_of_pair(p + 48) | ((p[16 + i] >> s) & 1) << 4;
-        break;
+      case DType::kQ4_0: code = nibble(p + 2) - 8; break;
+      case DType::kQ4_1: code = nibble(p + 4); break;
+      case DType::kQ5_0: code = (nibble(p + 6) | fifth(p + 2)) - 16; break;
+      case DType::kQ5_1: code = nibble(p + 8) | fifth(p + 4); break;
+      case DType::kQ8_0: code = static_cast<int8_t>(p[2 + i]); break;
+      case DType::kQ4_K: code = nibble_of_pair(p + 16); break;
+      case DType::kQ5_K: code = nibble_of_pair(p + 48) | ((p[16 + i] >> s) & 1) << 4; break;
       default: {  // Q6_K
         const int low = (p[s / 4 * 64 + s % 2 * 32 + i] >> (s % 4 / 2 * 4)) & 15;
         const int high = (p[128 + s / 4 * 32 + i] >> (s % 4 * 2)) & 3;

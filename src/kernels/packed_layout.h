@@ -45,22 +45,14 @@ inline constexpr uint32_t kSubScaleOffsetWithoutMins = 32;
 // Of an integer format; the float formats are plain [K][16] elements.
 constexpr IntFormat IntFormatOf(DType dtype) {
   switch (dtype) {
-    case DType::kQ4_0:
-      return {4, 8, false, false, 1, 1, 0};
-    case DType::kQ4_1:
-      return {4, 0, true, false, 1, 1, 0};
-    case DType::kQ5_0:
-      return {5, 16, false, false, 1, 1, 0};
-    case DType::kQ5_1:
-      return {5, 0, true, false, 1, 1, 0};
-    case DType::kQ4_K:
-      return {4, 0, true, true, 1, 8, 192};
-    case DType::kQ5_K:
-      return {5, 0, true, true, 1, 8, 192};
-    case DType::kQ6_K:
-      return {6, 32, false, true, 2, 8, 256};
-    default:
-      return {8, 128, false, false, 1, 1, 0};  // Q8_0
+    case DType::kQ4_0: return {4, 8, false, false, 1, 1, 0};
+    case DType::kQ4_1: return {4, 0, true, false, 1, 1, 0};
+    case DType::kQ5_0: return {5, 16, false, false, 1, 1, 0};
+    case DType::kQ5_1: return {5, 0, true, false, 1, 1, 0};
+    case DType::kQ4_K: return {4, 0, true, true, 1, 8, 192};
+    case DType::kQ5_K: return {5, 0, true, true, 1, 8, 192};
+    case DType::kQ6_K: return {6, 32, false, true, 2, 8, 256};
+    default: return {8, 128, false, false, 1, 1, 0};  // Q8_0
   }
 }
 

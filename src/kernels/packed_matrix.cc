@@ -318,28 +318,17 @@ constexpr Packing MakePacking(UnpackBlockFunction unpack) {
 
 Packing PackingOf(DType dtype) {
   switch (dtype) {
-    case DType::kF32:
-      return MakePacking<DType::kF32, 4, PackElement<4>>(UnpackElement<4>);
-    case DType::kF16:
-      return MakePacking<DType::kF16, 2, PackElement<2>>(UnpackElement<2>);
-    case DType::kBF16:
-      return MakePacking<DType::kBF16, 2, PackElement<2>>(UnpackElement<2>);
-    case DType::kQ4_0:
-      return MakePacking<DType::kQ4_0, 18, PackQ4_0>(UnpackQ4_0);
-    case DType::kQ4_1:
-      return MakePacking<DType::kQ4_1, 20, PackQ4_1>(UnpackQ4_1);
-    case DType::kQ5_0:
-      return MakePacking<DType::kQ5_0, 22, PackQ5_0>(UnpackQ5_0);
-    case DType::kQ5_1:
-      return MakePacking<DType::kQ5_1, 24, PackQ5_1>(UnpackQ5_1);
-    case DType::kQ8_0:
-      return MakePacking<DType::kQ8_0, 34, PackQ8_0>(UnpackQ8_0);
-    case DType::kQ4_K:
-      return MakePacking<DType::kQ4_K, 144, PackQ4_K>(UnpackQ4_K);
-    case DType::kQ5_K:
-      return MakePacking<DType::kQ5_K, 176, PackQ5_K>(UnpackQ5_K);
-    case DType::kQ6_K:
-      return MakePacking<DType::kQ6_K, 210, PackQ6_K>(UnpackQ6_K);
+    case DType::kF32: return MakePacking<DType::kF32, 4, PackElement<4>>(UnpackElement<4>);
+    case DType::kF16: return MakePacking<DType::kF16, 2, PackElement<2>>(UnpackElement<2>);
+    case DType::kBF16: return MakePacking<DType::kBF16, 2, PackElement<2>>(UnpackElement<2>);
+    case DType::kQ4_0: return MakePacking<DType::kQ4_0, 18, PackQ4_0>(UnpackQ4_0);
+    case DType::kQ4_1: return MakePacking<DType::kQ4_1, 20, PackQ4_1>(UnpackQ4_1);
+    case DType::kQ5_0: return MakePacking<DType::kQ5_0, 22, PackQ5_0>(UnpackQ5_0);
+    case DType::kQ5_1: return MakePacking<DType::kQ5_1, 24, PackQ5_1>(UnpackQ5_1);
+    case DType::kQ8_0: return MakePacking<DType::kQ8_0, 34, PackQ8_0>(UnpackQ8_0);
+    case DType::kQ4_K: return MakePacking<DType::kQ4_K, 144, PackQ4_K>(UnpackQ4_K);
+    case DType::kQ5_K: return MakePacking<DType::kQ5_K, 176, PackQ5_K>(UnpackQ5_K);
+    case DType::kQ6_K: return MakePacking<DType::kQ6_K, 210, PackQ6_K>(UnpackQ6_K);
   }
   KVERN_CHECK(false);
 }

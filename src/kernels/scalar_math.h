@@ -1,5 +1,5 @@
-// sin, cos, exp and log with the same bits on every machine: plain IEEE operations in a fixed order, no libm beyond sqrt,
-// fma and rint. For setting up tables, sampling and scoring; not for inner loops.
+// sin, cos, exp and log with the same bits on every machine: plain IEEE operations in a fixed order, no libm beyond
+// sqrt, fma and rint. For setting up tables, sampling and scoring; not for inner loops.
 #pragma once
 
 namespace kvern {

@@ -32,7 +32,7 @@ struct LlamaLayer {
 };
 
 struct LlamaWeights {
-  PackedMatrix token_embd;             // width -> vocab_size; serves as output head too where the file has none
+  PackedMatrix token_embd;  // width -> vocab_size; serves as output head too where the file has none
   std::vector<LlamaLayer> layers;
   std::vector<float> output_norm;      // [width]
   std::optional<PackedMatrix> output;  // width -> vocab_size
@@ -125,7 +125,8 @@ class Llama final : public Model {
   void Head(const ForwardBatch& batch, std::span<float> logits, Worker& worker);
 
   // ---- pieces of it
-  // Packs norm(x[rows[i]]) as row i of `input`; complete for this worker on return. `rows` empty: all num_rows in order.
+  // Packs norm(x[rows[i]]) as row i of `input`; complete for this worker on return. `rows` empty: all num_rows in
+  // order.
   void PackNormed(const std::vector<float>& norm, uint32_t num_rows, std::span<const uint32_t> rows, PackedInput& input,
                   Worker& worker);
   // Panels [begin, end) of out = weights * input, or out + weights * input.
@@ -156,18 +157,18 @@ class Llama final : public Model {
   PackedInput width_input_;  // [M][width] normed residual stream
   PackedInput heads_input_;  // [M][num_heads * head_dim] attention output
   PackedInput ffn_input_;    // [M][ffn_width] silu(gate) * up
-  // [logit rows][width], always f32: the head is bound by reading its weights, and int8 here would cost a quarter of the
-  // divergence of all int8 activations together (docs/results.md).
+  // [logit rows][width], always f32: the head is bound by reading its weights, and int8 here would cost a quarter of
+  // the divergence of all int8 activations together (docs/results.md).
   PackedInput head_input_;
-  RowBuffer x_;              // [M][width] residual stream
-  RowBuffer cos_, sin_;      // [M][rope pairs]
-  RowBuffer q_;              // [M][num_heads][head_dim]
-  RowBuffer k_, v_;          // [M][num_kv_heads][head_dim]
-  RowBuffer heads_;          // [M][num_heads][head_dim]
-  RowBuffer gate_, up_;      // [M][ffn_width]
-  RowBuffer normed_;         // [workers][width]
-  RowBuffer logits_;         // [logit rows][vocab_size], used where the vocabulary is no multiple of a panel
-  AlignedBuffer scratch_;    // [workers][matmul scratch]
+  RowBuffer x_;            // [M][width] residual stream
+  RowBuffer cos_, sin_;    // [M][rope pairs]
+  RowBuffer q_;            // [M][num_heads][head_dim]
+  RowBuffer k_, v_;        // [M][num_kv_heads][head_dim]
+  RowBuffer heads_;        // [M][num_heads][head_dim]
+  RowBuffer gate_, up_;    // [M][ffn_width]
+  RowBuffer normed_;       // [workers][width]
+  RowBuffer logits_;       // [logit rows][vocab_size], used where the vocabulary is no multiple of a panel
+  AlignedBuffer scratch_;  // [workers][matmul scratch]
   size_t scratch_stride_ = 0;
   std::vector<uint64_t> products_;  // [workers] query-key products of this step
 };
@@ -269,9 +270,14 @@ void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index, Worker& w
   }
   worker.Barrier();
 
-  products_[worker.index()] += attention_.Run({.q = q_.row(0), .q_stride = q_.stride(), .out = heads_.row(0),
-                                               .out_stride = heads_.stride(), .kv = batch.kv, .layer = layer_index,
-                                               .num_heads = config_.num_heads, .scale = scale_},
+  products_[worker.index()] += attention_.Run({.q = q_.row(0),
+                                               .q_stride = q_.stride(),
+                                               .out = heads_.row(0),
+                                               .out_stride = heads_.stride(),
+                                               .kv = batch.kv,
+                                               .layer = layer_index,
+                                               .num_heads = config_.num_heads,
+                                               .scale = scale_},
                                               worker);
   worker.Barrier();
 
@@ -334,7 +340,8 @@ void Llama::PackNormed(const std::vector<float>& norm, uint32_t num_rows, std::s
   for (uint64_t i = part.begin; i < part.end; ++i) {
     kernels_.rms_norm(x_.row(rows.empty() ? i : rows[i]), norm.data(), config_.width, config_.norm_eps, normed);
     const auto row = static_cast<uint32_t>(i);
-    input.Pack(normed, /*x_stride=*/0, num_rows, config_.width, row, row + 1, 0, config_.width, CopyOf(num_rows, worker));
+    input.Pack(normed, /*x_stride=*/0, num_rows, config_.width, row, row + 1, 0, config_.width,
+               CopyOf(num_rows, worker));
   }
   if (!is_private) worker.Barrier();
 }
@@ -343,9 +350,15 @@ void Llama::Product(const PackedMatrix& weights, const PackedInput& input, uint3
                     Worker::Range panels, const Worker& worker) {
   if (panels.begin >= panels.end) return;
   const ActivationForm form = input.FormFor(weights.view());
-  kernels_.matmul({.weights = weights.view(), .form = form, .activations = input.data(form, copy),
-                   .num_rows = num_rows, .out = out.data, .out_stride = out.stride, .accumulate = out.accumulate,
-                   .panel_begin = static_cast<uint32_t>(panels.begin), .panel_end = static_cast<uint32_t>(panels.end),
+  kernels_.matmul({.weights = weights.view(),
+                   .form = form,
+                   .activations = input.data(form, copy),
+                   .num_rows = num_rows,
+                   .out = out.data,
+                   .out_stride = out.stride,
+                   .accumulate = out.accumulate,
+                   .panel_begin = static_cast<uint32_t>(panels.begin),
+                   .panel_end = static_cast<uint32_t>(panels.end),
                    .scratch = scratch_.data() + worker.index() * scratch_stride_});
 }
 

@@ -1,4 +1,5 @@
-// Architecture "llama": Llama 1 to 3, SmolLM 1 and 2, Mistral and others that share the layer. Source: arXiv:2302.13971.
+// Architecture "llama": Llama 1 to 3, SmolLM 1 and 2, Mistral and others that share the layer. Source:
+// arXiv:2302.13971.
 #pragma once
 
 #include <memory>

@@ -22,27 +22,27 @@ namespace kvern {
 // Called by one worker while the others go on; x: [rows][stride], of which the first `width` values count.
 using HiddenObserver = std::function<void(uint32_t layer, const float* x, size_t stride)>;
 
-// One step's rows. The K and V of every row are written to its slot (block position / block_size of its sequence's table,
-// slot position % block_size) before attention reads them; those of all earlier positions must be there already.
+// One step's rows. The K and V of every row are written to its slot (block position / block_size of its sequence's
+// table, slot position % block_size) before attention reads them; those of all earlier positions must be there already.
 struct ForwardBatch {
-  std::span<const TokenId> tokens;             // [rows], each in [0, vocab_size).
-  std::span<const SequenceRows> sequences;     // Disjoint, ascending, covering all rows.
+  std::span<const TokenId> tokens;          // [rows], each in [0, vocab_size).
+  std::span<const SequenceRows> sequences;  // Disjoint, ascending, covering all rows.
   KvView kv;
-  std::span<const uint32_t> logit_rows;        // Rows whose logits are wanted, ascending; may be empty.
-  const HiddenObserver* observer = nullptr;    // For tests and diagnostics.
+  std::span<const uint32_t> logit_rows;      // Rows whose logits are wanted, ascending; may be empty.
+  const HiddenObserver* observer = nullptr;  // For tests and diagnostics.
 };
 
 // What a step really did, counted where it is done.
 struct ForwardStats {
-  uint64_t rows_computed = 0;        // Tokens whose K and V were computed, each over all layers.
-  uint64_t query_key_products = 0;   // Needed ones, over all layers and heads.
+  uint64_t rows_computed = 0;       // Tokens whose K and V were computed, each over all layers.
+  uint64_t query_key_products = 0;  // Needed ones, over all layers and heads.
 };
 
 struct ModelOptions {
   ActivationMode activations = ActivationMode::kInt8;
-  const KernelTable* kernels = nullptr;       // Required.
-  ThreadPool* pool = nullptr;                 // Required; must outlive the model.
-  MemoryAllocator* allocator = nullptr;       // Required; for weights and step buffers.
+  const KernelTable* kernels = nullptr;  // Required.
+  ThreadPool* pool = nullptr;            // Required; must outlive the model.
+  MemoryAllocator* allocator = nullptr;  // Required; for weights and step buffers.
   // Called from the loading thread with the file bytes packed so far; false cancels (kCancelled).
   std::function<bool(uint64_t bytes_done, uint64_t bytes_total)> progress = {};
 };
@@ -55,8 +55,8 @@ class Model {
   // Bytes of packed weights in memory.
   virtual uint64_t weight_bytes() const = 0;
 
-  // logits: [logit_rows.size()][vocab_size]. Bits depend on each row's own sequence only, not on what else is in the batch.
-  // kResourceExhausted when step buffers cannot be allocated. One caller at a time.
+  // logits: [logit_rows.size()][vocab_size]. Bits depend on each row's own sequence only, not on what else is in the
+  // batch. kResourceExhausted when step buffers cannot be allocated. One caller at a time.
   virtual Result<ForwardStats> Forward(const ForwardBatch& batch, std::span<float> logits) = 0;
 };
 

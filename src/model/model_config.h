@@ -11,7 +11,7 @@
 namespace kvern {
 
 struct RopeConfig {
-  uint32_t dim = 0;            // Dims of a head that are rotated; even.
+  uint32_t dim = 0;  // Dims of a head that are rotated; even.
   double base = 10000.0;
   double linear_factor = 1.0;  // Positions are divided by it (scaling type "linear").
   std::vector<float> factors;  // `rope_freqs.weight`: dim / 2 divisors of the frequencies, or empty.

@@ -47,9 +47,15 @@ class PackedInput {
     for (size_t i = 0; i < forms_.size(); ++i) {
       Form& form = forms_[i];
       if (!form.is_needed) continue;
-      kernels_.pack_activations({.form = static_cast<ActivationForm>(i), .x = x, .x_stride = x_stride,
-                                 .num_rows = num_rows, .num_inputs = num_inputs, .row_begin = row_begin,
-                                 .row_end = row_end, .col_begin = col_begin, .col_end = col_end,
+      kernels_.pack_activations({.form = static_cast<ActivationForm>(i),
+                                 .x = x,
+                                 .x_stride = x_stride,
+                                 .num_rows = num_rows,
+                                 .num_inputs = num_inputs,
+                                 .row_begin = row_begin,
+                                 .row_end = row_end,
+                                 .col_begin = col_begin,
+                                 .col_end = col_end,
                                  .packed = form.buffer.data() + copy * form.copy_bytes});
     }
   }

@@ -30,7 +30,8 @@ Result<std::unique_ptr<Model>> LoadModel(const GgufFile& file, const ModelOption
   }
   std::string known;
   for (const Architecture& a : kArchitectures) known += (known.empty() ? "" : ", ") + std::string(a.name);
-  return Status::Unsupported(file.path() + ": architecture \"" + architecture + "\" is not supported; kvern runs: " + known);
+  return Status::Unsupported(file.path() + ": architecture \"" + architecture +
+                             "\" is not supported; kvern runs: " + known);
 }
 
 }  // namespace kvern

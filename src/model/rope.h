@@ -9,8 +9,8 @@
 
 namespace kvern {
 
-// Angle of pair i at position p: p / linear_factor * base^(-2i / dim) / factors[i], the frequency rounded to f32 first as
-// the models' training code does, the rest in double with the project's own sine and cosine (docs/numerics.md).
+// Angle of pair i at position p: p / linear_factor * base^(-2i / dim) / factors[i], the frequency rounded to f32 first
+// as the models' training code does, the rest in double with the project's own sine and cosine (docs/numerics.md).
 class RopeAngles {
  public:
   explicit RopeAngles(const RopeConfig& config);

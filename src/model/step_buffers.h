@@ -9,8 +9,8 @@
 
 namespace kvern {
 
-// [rows][stride] floats. The stride leaves room for whole panels and is no large power of two, whose rows would all fall
-// into the same sets of the cache.
+// [rows][stride] floats. The stride leaves room for whole panels and is no large power of two, whose rows would all
+// fall into the same sets of the cache.
 class RowBuffer {
  public:
   explicit RowBuffer(uint32_t width) : stride_(RoundUp(width, kPanelOutputs) + (width % 256 == 0 ? 16 : 0)) {}

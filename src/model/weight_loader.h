@@ -1,4 +1,5 @@
-// WeightLoader: takes tensors out of a GGUF file by name and shape, packs them with all workers, and knows which were left.
+// WeightLoader: takes tensors out of a GGUF file by name and shape, packs them with all workers, and knows which were
+// left.
 #pragma once
 
 #include <cstdint>

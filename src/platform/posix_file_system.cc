@@ -21,16 +21,13 @@ Status ErrnoStatus(std::string_view what, const std::string& path, int error) {
       "cannot " + std::string(what) + " " + path + ": " + std::generic_category().message(error);
   switch (error) {
     case ENOENT:
-    case ENOTDIR:
-      return Status::NotFound(message);
+    case ENOTDIR: return Status::NotFound(message);
     case ENOSPC:
     case EDQUOT:
     case ENOMEM:
     case EMFILE:
-    case ENFILE:
-      return Status::ResourceExhausted(message);
-    default:
-      return Status::IoError(message);
+    case ENFILE: return Status::ResourceExhausted(message);
+    default: return Status::IoError(message);
   }
 }
 

@@ -297,28 +297,17 @@ struct Format {
 
 Format FormatOf(DType dtype) {
   switch (dtype) {
-    case DType::kF32:
-      return {DecodeF32, EncodeF32, kNoField, kNoField};
-    case DType::kF16:
-      return {DecodeF16, EncodeF16, 0, kNoField};
-    case DType::kQ4_0:
-      return {DecodeQ4_0, EncodeQ4_0, 0, kNoField};
-    case DType::kQ4_1:
-      return {DecodeQ4_1, EncodeQ4_1, 0, 2};
-    case DType::kQ5_0:
-      return {DecodeQ5_0, EncodeQ5_0, 0, kNoField};
-    case DType::kQ5_1:
-      return {DecodeQ5_1, EncodeQ5_1, 0, 2};
-    case DType::kQ8_0:
-      return {DecodeQ8_0, EncodeQ8_0, 0, kNoField};
-    case DType::kQ4_K:
-      return {DecodeQ4_K, EncodeQ4_K, 0, 2};
-    case DType::kQ5_K:
-      return {DecodeQ5_K, EncodeQ5_K, 0, 2};
-    case DType::kQ6_K:
-      return {DecodeQ6_K, EncodeQ6_K, 208, kNoField};
-    case DType::kBF16:
-      return {DecodeBf16, EncodeBf16, kNoField, kNoField};
+    case DType::kF32: return {DecodeF32, EncodeF32, kNoField, kNoField};
+    case DType::kF16: return {DecodeF16, EncodeF16, 0, kNoField};
+    case DType::kQ4_0: return {DecodeQ4_0, EncodeQ4_0, 0, kNoField};
+    case DType::kQ4_1: return {DecodeQ4_1, EncodeQ4_1, 0, 2};
+    case DType::kQ5_0: return {DecodeQ5_0, EncodeQ5_0, 0, kNoField};
+    case DType::kQ5_1: return {DecodeQ5_1, EncodeQ5_1, 0, 2};
+    case DType::kQ8_0: return {DecodeQ8_0, EncodeQ8_0, 0, kNoField};
+    case DType::kQ4_K: return {DecodeQ4_K, EncodeQ4_K, 0, 2};
+    case DType::kQ5_K: return {DecodeQ5_K, EncodeQ5_K, 0, 2};
+    case DType::kQ6_K: return {DecodeQ6_K, EncodeQ6_K, 208, kNoField};
+    case DType::kBF16: return {DecodeBf16, EncodeBf16, kNoField, kNoField};
   }
   KVERN_CHECK(false);
 }

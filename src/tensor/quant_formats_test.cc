@@ -53,24 +53,17 @@ double RelativeError(const std::vector<float>& values, const std::vector<float>&
 // What the width of the format allows for normally distributed values, with a little room.
 double AllowedError(DType dtype) {
   switch (dtype) {
-    case DType::kF32:
-      return 0.0;
-    case DType::kF16:
-      return 3e-4;
-    case DType::kBF16:
-      return 2.5e-3;
-    case DType::kQ8_0:
-      return 6e-3;
-    case DType::kQ6_K:
-      return 0.022;
+    case DType::kF32: return 0.0;
+    case DType::kF16: return 3e-4;
+    case DType::kBF16: return 2.5e-3;
+    case DType::kQ8_0: return 6e-3;
+    case DType::kQ6_K: return 0.022;
     case DType::kQ5_0:
     case DType::kQ5_1:
-    case DType::kQ5_K:
-      return 0.045;
+    case DType::kQ5_K: return 0.045;
     case DType::kQ4_0:
     case DType::kQ4_1:
-    case DType::kQ4_K:
-      return 0.09;
+    case DType::kQ4_K: return 0.09;
   }
   return 0.0;
 }

@@ -10,7 +10,8 @@
 
 namespace kvern {
 
-// dims[0] is the fastest (elements of a row); unused dims are 1. A weight matrix [inputs, outputs] maps inputs to outputs.
+// dims[0] is the fastest (elements of a row); unused dims are 1. A weight matrix [inputs, outputs] maps inputs to
+// outputs.
 struct TensorView {
   std::string name;
   DType dtype = DType::kF32;

@@ -70,16 +70,13 @@ std::string VocabTokenizer::TokenBytes(TokenId token, bool render_special) const
   const std::string& text = vocab_.tokens[token];
   switch (type(token)) {
     case TokenType::kUnknown:
-    case TokenType::kControl:
-      return render_special ? text : std::string();
-    case TokenType::kUserDefined:
-      return text;
+    case TokenType::kControl: return render_special ? text : std::string();
+    case TokenType::kUserDefined: return text;
     case TokenType::kByte:
       if (const auto byte = ParseByteToken(text)) return std::string(1, static_cast<char>(*byte));
       return text;
     case TokenType::kNormal:
-    case TokenType::kUnused:
-      break;
+    case TokenType::kUnused: break;
   }
   return BytesOfText(text);
 }

@@ -50,8 +50,10 @@ TEST(SmolLm2ExactnessTest, EveryCutGivesTheBitsOfTheUncachedGenericForward) {
       for (uint32_t threads : {1u, 2u, 3u}) {
         const Loaded fast = Load(*file, *target, threads);
         for (uint32_t block_size : {16u, 32u, 64u, 256u}) {
-          const ForwardPlan plan = {.block_size = block_size, .chunk = chunks[turn++ % chunks.size()],
-                                    .kv_type = kv_type, .is_uncached = turn % 5 == 0};
+          const ForwardPlan plan = {.block_size = block_size,
+                                    .chunk = chunks[turn++ % chunks.size()],
+                                    .kv_type = kv_type,
+                                    .is_uncached = turn % 5 == 0};
           const bool is_batched = turn % 3 != 0;
           const auto found = is_batched ? RunForward(*fast.model, *target, sequences, plan)
                                         : RunForward(*fast.model, *target, {sequences[0]}, plan);

@@ -1,5 +1,5 @@
-// Hit equals miss, bit for bit: on small random models every cut of the work gives the logits, keys and values of the plain
-// forward pass in `generic` code, which computes each sequence alone and whole on one thread.
+// Hit equals miss, bit for bit: on small random models every cut of the work gives the logits, keys and values of the
+// plain forward pass in `generic` code, which computes each sequence alone and whole on one thread.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -20,17 +20,52 @@ const std::vector<TinyModelSpec>& Specs() {
       {.num_heads = 6, .num_kv_heads = 2, .head_dim = 32, .dtype = DType::kQ4_1},
       {.num_heads = 8, .num_kv_heads = 1, .head_dim = 32, .dtype = DType::kQ4_0, .has_output = true},
       {.num_heads = 2, .num_kv_heads = 2, .head_dim = 64, .dtype = DType::kQ8_0, .embd_dtype = DType::kF16},
-      {.width = 32, .num_heads = 4, .num_kv_heads = 1, .head_dim = 128, .dtype = DType::kQ5_0, .has_rope_factors = true},
+      {.width = 32,
+       .num_heads = 4,
+       .num_kv_heads = 1,
+       .head_dim = 128,
+       .dtype = DType::kQ5_0,
+       .has_rope_factors = true},
       {.width = 32, .num_heads = 3, .num_kv_heads = 1, .head_dim = 256, .dtype = DType::kQ5_1, .rope_linear_factor = 4},
-      {.num_layers = 1, .width = 256, .ffn_width = 256, .num_heads = 4, .num_kv_heads = 2, .head_dim = 64,
-       .vocab_size = 64, .dtype = DType::kQ4_K, .embd_dtype = DType::kQ6_K},
-      {.num_layers = 1, .width = 256, .ffn_width = 256, .num_heads = 8, .num_kv_heads = 8, .head_dim = 32,
-       .dtype = DType::kQ6_K, .embd_dtype = DType::kQ5_K, .has_output = true},
-      {.num_layers = 1, .width = 256, .ffn_width = 256, .num_heads = 16, .num_kv_heads = 2, .head_dim = 16,
-       .dtype = DType::kQ5_K, .embd_dtype = DType::kQ4_0},
-      {.width = 48, .ffn_width = 80, .num_heads = 5, .num_kv_heads = 1, .head_dim = 48, .dtype = DType::kF16,
+      {.num_layers = 1,
+       .width = 256,
+       .ffn_width = 256,
+       .num_heads = 4,
+       .num_kv_heads = 2,
+       .head_dim = 64,
+       .vocab_size = 64,
+       .dtype = DType::kQ4_K,
+       .embd_dtype = DType::kQ6_K},
+      {.num_layers = 1,
+       .width = 256,
+       .ffn_width = 256,
+       .num_heads = 8,
+       .num_kv_heads = 8,
+       .head_dim = 32,
+       .dtype = DType::kQ6_K,
+       .embd_dtype = DType::kQ5_K,
+       .has_output = true},
+      {.num_layers = 1,
+       .width = 256,
+       .ffn_width = 256,
+       .num_heads = 16,
+       .num_kv_heads = 2,
+       .head_dim = 16,
+       .dtype = DType::kQ5_K,
+       .embd_dtype = DType::kQ4_0},
+      {.width = 48,
+       .ffn_width = 80,
+       .num_heads = 5,
+       .num_kv_heads = 1,
+       .head_dim = 48,
+       .dtype = DType::kF16,
        .embd_dtype = DType::kF32},
-      {.width = 48, .ffn_width = 80, .num_heads = 7, .num_kv_heads = 1, .head_dim = 80, .dtype = DType::kBF16,
+      {.width = 48,
+       .ffn_width = 80,
+       .num_heads = 7,
+       .num_kv_heads = 1,
+       .head_dim = 80,
+       .dtype = DType::kBF16,
        .embd_dtype = DType::kBF16},
   };
   return specs;
@@ -113,14 +148,15 @@ TEST_P(TinyExactnessTest, ComputingEverythingAgainInEveryStepGivesTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, TinyExactnessTest,
-    testing::Combine(testing::Range<size_t>(0, 10), testing::Values(ActivationMode::kInt8, ActivationMode::kF32)),
-    [](const auto& param_info) {
-      const TinyModelSpec& spec = Specs()[std::get<0>(param_info.param)];
-      return std::string(GetDTypeInfo(spec.dtype).name) + "_heads" + std::to_string(spec.num_heads) + "of" +
-             std::to_string(spec.head_dim) + (std::get<1>(param_info.param) == ActivationMode::kInt8 ? "_int8" : "_f32");
-    });
+INSTANTIATE_TEST_SUITE_P(Shapes, TinyExactnessTest,
+                         testing::Combine(testing::Range<size_t>(0, 10),
+                                          testing::Values(ActivationMode::kInt8, ActivationMode::kF32)),
+                         [](const auto& param_info) {
+                           const TinyModelSpec& spec = Specs()[std::get<0>(param_info.param)];
+                           return std::string(GetDTypeInfo(spec.dtype).name) + "_heads" +
+                                  std::to_string(spec.num_heads) + "of" + std::to_string(spec.head_dim) +
+                                  (std::get<1>(param_info.param) == ActivationMode::kInt8 ? "_int8" : "_f32");
+                         });
 
 // Positions beyond one and two splits of attention (256 slots), where partial results are merged.
 TEST(TinyExactnessLongTest, SequencesThatCrossSplitsGiveTheSameBits) {

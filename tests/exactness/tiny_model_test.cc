@@ -98,8 +98,8 @@ TEST(LoadModelTest, NormsThatAreNotFiniteAreRefused) {
 }
 
 TEST(LoadModelTest, EveryTruncationIsAnErrorAndNoCrash) {
-  const std::vector<uint8_t> bytes = TinyModelBytes({.num_layers = 1, .width = 32, .ffn_width = 32, .num_heads = 1,
-                                                     .num_kv_heads = 1, .vocab_size = 16});
+  const std::vector<uint8_t> bytes = TinyModelBytes(
+      {.num_layers = 1, .width = 32, .ffn_width = 32, .num_heads = 1, .num_kv_heads = 1, .vocab_size = 16});
   for (size_t size = 0; size < bytes.size(); size += size < 4096 ? 1 : 61) {
     EXPECT_FALSE(LoadBytes({bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size)}).ok()) << size;
   }

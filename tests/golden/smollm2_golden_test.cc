@@ -41,8 +41,10 @@ class Sequence {
   std::vector<float> Append(std::span<const TokenId> tokens, const HiddenObserver* observer = nullptr) {
     std::vector<uint32_t> rows(tokens.size());
     std::iota(rows.begin(), rows.end(), 0);
-    const SequenceRows sequence = {.first_row = 0, .num_rows = static_cast<uint32_t>(tokens.size()),
-                                   .first_position = num_tokens_, .block_table = blocks_};
+    const SequenceRows sequence = {.first_row = 0,
+                                   .num_rows = static_cast<uint32_t>(tokens.size()),
+                                   .first_position = num_tokens_,
+                                   .block_table = blocks_};
     std::vector<float> logits(tokens.size() * model_.config().vocab_size);
     const auto stats = model_.Forward(
         {.tokens = tokens, .sequences = {&sequence, 1}, .kv = kv_, .logit_rows = rows, .observer = observer}, logits);
@@ -81,8 +83,9 @@ class SmolLm2Test : public testing::Test {
     pool_ = std::make_unique<ThreadPool>(static_cast<uint32_t>(std::min<size_t>(UsableCpus().size(), 4)));
   }
   std::unique_ptr<Model> Load(ActivationMode mode) {
-    auto model = LoadModel(*file_, {.activations = mode, .kernels = RunnableTargets().back(), .pool = pool_.get(),
-                                    .allocator = &HeapAllocator()});
+    auto model = LoadModel(
+        *file_,
+        {.activations = mode, .kernels = RunnableTargets().back(), .pool = pool_.get(), .allocator = &HeapAllocator()});
     KVERN_CHECK(model.ok());
     return std::move(model).value();
   }
@@ -127,12 +130,14 @@ TEST_F(SmolLm2Test, HiddenValuesKeysAndValuesOfEveryLayerAreThoseOfTransformers)
       }
       const double rms = expected["hidden_last_token_rms"].get<double>();
       for (int i = 0; i < 8; ++i) {
-        EXPECT_NEAR(x[i], expected["hidden_last_token_first8"][i].get<double>(), 1e-4 * rms) << "hidden, layer " << layer;
+        EXPECT_NEAR(x[i], expected["hidden_last_token_first8"][i].get<double>(), 1e-4 * rms)
+            << "hidden, layer " << layer;
       }
       const auto last = static_cast<uint32_t>(ids.size() - 1);
       RunnableTargets().back()->load_kv(sequence.kv(), layer, last / 64, last % 64, k.data(), v.data());
       const auto row_rms = [](const std::vector<float>& row) {
-        return std::sqrt(std::inner_product(row.begin(), row.end(), row.begin(), 0.0) / static_cast<double>(row.size()));
+        return std::sqrt(std::inner_product(row.begin(), row.end(), row.begin(), 0.0) /
+                         static_cast<double>(row.size()));
       };
       for (int i = 0; i < 8; ++i) {
         // transformers pairs (i, i + d/2); the file's rows are permuted so that the pair is (2i, 2i + 1).
@@ -228,10 +233,11 @@ TEST_F(SmolLm2Test, LongTextIsAsLikelyAsTransformersSaysAndInt8ActivationsStayCl
   const double top_share = static_cast<double>(same_top) / count;
   const double top_error = std::sqrt(top_share * (1 - top_share) / count);
   std::sort(divergence.begin(), divergence.end());
-  std::printf("f32: mean NLL %.6f (golden %.6f); int8 activations, f16 KV: mean NLL %+.5f, mean KLD %.5f +- %.5f, "
-              "p99 %.4f, same top %.2f %% +- %.2f\n",
-              mean_nll, golden_["long_text"]["nll_mean"].get<double>(), int8_nll_sum / count - mean_nll, mean,
-              mean_error, divergence[divergence.size() * 99 / 100], 100 * top_share, 100 * top_error);
+  std::printf(
+      "f32: mean NLL %.6f (golden %.6f); int8 activations, f16 KV: mean NLL %+.5f, mean KLD %.5f +- %.5f, "
+      "p99 %.4f, same top %.2f %% +- %.2f\n",
+      mean_nll, golden_["long_text"]["nll_mean"].get<double>(), int8_nll_sum / count - mean_nll, mean, mean_error,
+      divergence[divergence.size() * 99 / 100], 100 * top_share, 100 * top_error);
   EXPECT_LE(mean, 0.0020);
   EXPECT_GE(top_share + top_error, 0.978);
 }

@@ -13,7 +13,8 @@ namespace kvern {
 namespace {
 
 std::string CompareFloats(const char* what, const std::vector<float>& a, const std::vector<float>& b) {
-  if (a.size() != b.size()) return std::string(what) + ": sizes " + std::to_string(a.size()) + ", " + std::to_string(b.size());
+  if (a.size() != b.size())
+    return std::string(what) + ": sizes " + std::to_string(a.size()) + ", " + std::to_string(b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     const bool both_nan = std::isnan(a[i]) && std::isnan(b[i]);
     if (!both_nan && std::memcmp(&a[i], &b[i], sizeof(float)) != 0) {
@@ -40,9 +41,9 @@ std::string ForwardTrace::FirstDifference(const ForwardTrace& other) const {
 ForwardOutcome RunForward(Model& model, const KernelTable& kernels, const std::vector<std::vector<TokenId>>& sequences,
                           const ForwardPlan& plan) {
   const ModelConfig& config = model.config();
-  const auto layout = BlockLayout::Create({.num_layers = config.num_layers, .num_kv_heads = config.num_kv_heads,
-                                           .head_dim = config.head_dim},
-                                          plan.block_size, plan.kv_type, plan.kv_type);
+  const auto layout = BlockLayout::Create(
+      {.num_layers = config.num_layers, .num_kv_heads = config.num_kv_heads, .head_dim = config.head_dim},
+      plan.block_size, plan.kv_type, plan.kv_type);
   KVERN_CHECK(layout.ok());
 
   // Blocks of all sequences in one poisoned buffer, dealt in a shuffled but reproducible order.
@@ -67,7 +68,8 @@ ForwardOutcome RunForward(Model& model, const KernelTable& kernels, const std::v
 
   ForwardOutcome outcome;
   outcome.traces.resize(sequences.size());
-  for (size_t s = 0; s < sequences.size(); ++s) outcome.traces[s].logits.resize(sequences[s].size() * config.vocab_size);
+  for (size_t s = 0; s < sequences.size(); ++s)
+    outcome.traces[s].logits.resize(sequences[s].size() * config.vocab_size);
 
   std::vector<uint32_t> done(sequences.size(), 0);
   while (true) {
@@ -85,8 +87,10 @@ ForwardOutcome RunForward(Model& model, const KernelTable& kernels, const std::v
           std::memset(memory->data() + block * layout->block_bytes(), 0xff, layout->block_bytes());
         }
       }
-      rows.push_back({.first_row = static_cast<uint32_t>(tokens.size()), .num_rows = end - begin,
-                      .first_position = begin, .block_table = tables[s]});
+      rows.push_back({.first_row = static_cast<uint32_t>(tokens.size()),
+                      .num_rows = end - begin,
+                      .first_position = begin,
+                      .block_table = tables[s]});
       for (uint32_t i = begin; i < end; ++i) {
         if (i >= done[s]) {
           logit_rows.push_back(static_cast<uint32_t>(tokens.size()));
@@ -99,8 +103,7 @@ ForwardOutcome RunForward(Model& model, const KernelTable& kernels, const std::v
     if (tokens.empty()) break;
 
     std::vector<float> logits(logit_rows.size() * config.vocab_size);
-    const auto stats =
-        model.Forward({.tokens = tokens, .sequences = rows, .kv = kv, .logit_rows = logit_rows}, logits);
+    const auto stats = model.Forward({.tokens = tokens, .sequences = rows, .kv = kv, .logit_rows = logit_rows}, logits);
     KVERN_CHECK(stats.ok());
     outcome.rows_computed += stats->rows_computed;
     outcome.query_key_products += stats->query_key_products;

@@ -13,7 +13,7 @@ namespace kvern {
 // How one forward pass over whole sequences is cut.
 struct ForwardPlan {
   uint32_t block_size = 64;
-  uint32_t chunk = 0;        // Rows of each sequence per step; 0: all at once.
+  uint32_t chunk = 0;  // Rows of each sequence per step; 0: all at once.
   KvType kv_type = KvType::kF32;
   bool is_uncached = false;  // Every step computes all tokens so far again, in fresh blocks.
   std::string ToString() const;
@@ -33,8 +33,8 @@ struct ForwardOutcome {
   uint64_t query_key_products = 0;
 };
 
-// Runs all sequences side by side: each step holds the next `chunk` tokens of every sequence that is not done. Blocks are
-// dealt in a shuffled order from memory that is filled with NaN bytes.
+// Runs all sequences side by side: each step holds the next `chunk` tokens of every sequence that is not done. Blocks
+// are dealt in a shuffled order from memory that is filled with NaN bytes.
 ForwardOutcome RunForward(Model& model, const KernelTable& kernels, const std::vector<std::vector<TokenId>>& sequences,
                           const ForwardPlan& plan);
 

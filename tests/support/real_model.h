@@ -7,7 +7,8 @@
 
 namespace kvern {
 
-// models/SmolLM2-135M-Instruct.Q4_1.gguf (tests run in the repository's root), or "" where `make test` has not fetched it.
+// models/SmolLM2-135M-Instruct.Q4_1.gguf (tests run in the repository's root), or "" where `make test` has not fetched
+// it.
 inline std::string SmolLm2Path() {
   const std::string path = "models/SmolLM2-135M-Instruct.Q4_1.gguf";
   return std::filesystem::exists(path) ? path : "";

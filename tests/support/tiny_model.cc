@@ -35,8 +35,8 @@ class Random {
 
 std::string TinyModelSpec::ToString() const {
   return std::string(GetDTypeInfo(dtype).name) + ", width " + std::to_string(width) + ", heads " +
-         std::to_string(num_heads) + "/" + std::to_string(num_kv_heads) + " of " + std::to_string(head_dim) + ", vocab " +
-         std::to_string(vocab_size) + (has_output ? ", own output" : ", tied");
+         std::to_string(num_heads) + "/" + std::to_string(num_kv_heads) + " of " + std::to_string(head_dim) +
+         ", vocab " + std::to_string(vocab_size) + (has_output ? ", own output" : ", tied");
 }
 
 std::vector<uint8_t> TinyModelBytes(const TinyModelSpec& spec) {

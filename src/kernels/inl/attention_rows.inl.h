@@ -99,16 +99,11 @@ void ScoreRows(uint32_t num_rows, const float* q, uint32_t dim, const uint8_t* c
                float* scores, const uint8_t* const* fetch) {
   if constexpr (kMaxTileRows > 1) {
     switch (num_rows) {
-      case 2:
-        return ScoreRowsOf<2, kDim, T>(q, dim, k, num_granules, scores, fetch);
-      case 3:
-        return ScoreRowsOf<3, kDim, T>(q, dim, k, num_granules, scores, fetch);
-      case 4:
-        return ScoreRowsOf<4, kDim, T>(q, dim, k, num_granules, scores, fetch);
-      case 5:
-        return ScoreRowsOf<5, kDim, T>(q, dim, k, num_granules, scores, fetch);
-      case 6:
-        return ScoreRowsOf<6, kDim, T>(q, dim, k, num_granules, scores, fetch);
+      case 2: return ScoreRowsOf<2, kDim, T>(q, dim, k, num_granules, scores, fetch);
+      case 3: return ScoreRowsOf<3, kDim, T>(q, dim, k, num_granules, scores, fetch);
+      case 4: return ScoreRowsOf<4, kDim, T>(q, dim, k, num_granules, scores, fetch);
+      case 5: return ScoreRowsOf<5, kDim, T>(q, dim, k, num_granules, scores, fetch);
+      case 6: return ScoreRowsOf<6, kDim, T>(q, dim, k, num_granules, scores, fetch);
     }
   }
   ScoreRowsOf<1, kDim, T>(q, dim, k, num_granules, scores, fetch);
@@ -130,16 +125,11 @@ void AddValues(uint32_t num_rows, const float* p, const uint8_t* const* v, uint3
                const uint8_t* const* fetch) {
   if constexpr (kMaxTileRows > 1) {
     switch (num_rows) {
-      case 2:
-        return AddValuesOf<2, T>(p, v, num_slots, dim, out, true, fetch);
-      case 3:
-        return AddValuesOf<3, T>(p, v, num_slots, dim, out, true, fetch);
-      case 4:
-        return AddValuesOf<4, T>(p, v, num_slots, dim, out, true, fetch);
-      case 5:
-        return AddValuesOf<5, T>(p, v, num_slots, dim, out, true, fetch);
-      case 6:
-        return AddValuesOf<6, T>(p, v, num_slots, dim, out, true, fetch);
+      case 2: return AddValuesOf<2, T>(p, v, num_slots, dim, out, true, fetch);
+      case 3: return AddValuesOf<3, T>(p, v, num_slots, dim, out, true, fetch);
+      case 4: return AddValuesOf<4, T>(p, v, num_slots, dim, out, true, fetch);
+      case 5: return AddValuesOf<5, T>(p, v, num_slots, dim, out, true, fetch);
+      case 6: return AddValuesOf<6, T>(p, v, num_slots, dim, out, true, fetch);
     }
   }
   AddValuesOf<1, T>(p, v, num_slots, dim, out, true, fetch);

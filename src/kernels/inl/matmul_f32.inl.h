@@ -258,28 +258,17 @@ struct F32Pass {
 
   void Run() const {
     switch (args.weights.dtype) {
-      case DType::kF32:
-        return RunFloat<DType::kF32>();
-      case DType::kF16:
-        return RunFloat<DType::kF16>();
-      case DType::kBF16:
-        return RunFloat<DType::kBF16>();
-      case DType::kQ4_0:
-        return RunInteger<DType::kQ4_0>();
-      case DType::kQ4_1:
-        return RunInteger<DType::kQ4_1>();
-      case DType::kQ5_0:
-        return RunInteger<DType::kQ5_0>();
-      case DType::kQ5_1:
-        return RunInteger<DType::kQ5_1>();
-      case DType::kQ8_0:
-        return RunInteger<DType::kQ8_0>();
-      case DType::kQ4_K:
-        return RunInteger<DType::kQ4_K>();
-      case DType::kQ5_K:
-        return RunInteger<DType::kQ5_K>();
-      case DType::kQ6_K:
-        return RunInteger<DType::kQ6_K>();
+      case DType::kF32: return RunFloat<DType::kF32>();
+      case DType::kF16: return RunFloat<DType::kF16>();
+      case DType::kBF16: return RunFloat<DType::kBF16>();
+      case DType::kQ4_0: return RunInteger<DType::kQ4_0>();
+      case DType::kQ4_1: return RunInteger<DType::kQ4_1>();
+      case DType::kQ5_0: return RunInteger<DType::kQ5_0>();
+      case DType::kQ5_1: return RunInteger<DType::kQ5_1>();
+      case DType::kQ8_0: return RunInteger<DType::kQ8_0>();
+      case DType::kQ4_K: return RunInteger<DType::kQ4_K>();
+      case DType::kQ5_K: return RunInteger<DType::kQ5_K>();
+      case DType::kQ6_K: return RunInteger<DType::kQ6_K>();
     }
   }
 };

@@ -298,23 +298,14 @@ KVERN_NOINLINE void MatmulInt8Of(const MatmulArgs& args) {
 
 KVERN_INLINE void MatmulInt8(const MatmulArgs& args) {
   switch (args.weights.dtype) {
-    case DType::kQ4_0:
-      return MatmulInt8Of<DType::kQ4_0>(args);
-    case DType::kQ4_1:
-      return MatmulInt8Of<DType::kQ4_1>(args);
-    case DType::kQ5_0:
-      return MatmulInt8Of<DType::kQ5_0>(args);
-    case DType::kQ5_1:
-      return MatmulInt8Of<DType::kQ5_1>(args);
-    case DType::kQ8_0:
-      return MatmulInt8Of<DType::kQ8_0>(args);
-    case DType::kQ4_K:
-      return MatmulInt8Of<DType::kQ4_K>(args);
-    case DType::kQ5_K:
-      return MatmulInt8Of<DType::kQ5_K>(args);
-    case DType::kQ6_K:
-      return MatmulInt8Of<DType::kQ6_K>(args);
-    default:
-      KVERN_DCHECK(false);  // Float weights are multiplied with the f32 form.
+    case DType::kQ4_0: return MatmulInt8Of<DType::kQ4_0>(args);
+    case DType::kQ4_1: return MatmulInt8Of<DType::kQ4_1>(args);
+    case DType::kQ5_0: return MatmulInt8Of<DType::kQ5_0>(args);
+    case DType::kQ5_1: return MatmulInt8Of<DType::kQ5_1>(args);
+    case DType::kQ8_0: return MatmulInt8Of<DType::kQ8_0>(args);
+    case DType::kQ4_K: return MatmulInt8Of<DType::kQ4_K>(args);
+    case DType::kQ5_K: return MatmulInt8Of<DType::kQ5_K>(args);
+    case DType::kQ6_K: return MatmulInt8Of<DType::kQ6_K>(args);
+    default: KVERN_DCHECK(false);  // Float weights are multiplied with the f32 form.
   }
 }

@@ -37,12 +37,9 @@ inline std::vector<size_t> F16FieldsOf(DType dtype) {
     case DType::kQ4_1:
     case DType::kQ5_1:
     case DType::kQ4_K:
-    case DType::kQ5_K:
-      return {0, 2};
-    case DType::kQ6_K:
-      return {208};
-    default:
-      return {0};
+    case DType::kQ5_K: return {0, 2};
+    case DType::kQ6_K: return {208};
+    default: return {0};
   }
 }
 
