@@ -36,19 +36,16 @@ class TokenizeCommand : public Command {
 
   int Run() override {
     if (has_text_ && !file_.empty()) return FailUsage(Status::InvalidArgument("give either TEXT or --file, not both"));
-    Result<EngineOptions> options = engine_.ToOptions();
+    const Result<EngineOptions> options = engine_.ToOptions();
     if (!options.ok()) return FailUsage(options.status());
     if (!has_text_) {
       Result<std::string> input = ReadInput(file_.empty() ? "-" : file_);
       if (!input.ok()) return Fail(input.status());
       text_ = std::move(input).value();
     }
-    options->context_tokens = options->cache.block_size;  // No sequence will run.
-    options->max_sequences = 1;
-    const auto engine = OpenEngine(*options);
-    if (!engine.ok()) return Fail(engine.status());
-    const Tokenizer& tokenizer = (*engine)->tokenizer();
-    return is_decode_ ? Decode(tokenizer) : Encode(tokenizer);
+    const auto tokenizer = LoadTokenizer(options->model_path);
+    if (!tokenizer.ok()) return Fail(tokenizer.status());
+    return is_decode_ ? Decode(**tokenizer) : Encode(**tokenizer);
   }
 
  private:

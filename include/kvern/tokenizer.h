@@ -46,6 +46,10 @@ class Tokenizer {
   virtual std::string Description() const = 0;
 };
 
+// The tokenizer of the model file at `path`, without its weights. The file may hold a vocabulary alone. Errors as for
+// Engine::Open: kNotFound, kIoError, kCorruption, kUnsupported.
+Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path);
+
 // Turns tokens into text piece by piece and never emits part of a UTF-8 character: incomplete bytes wait for the next
 // token. Bytes that can never become a character are emitted as U+FFFD. One stream, one thread; `tokenizer` must
 // outlive it.

@@ -29,9 +29,15 @@ Result<uint32_t> ChooseThreads(uint32_t wanted, size_t num_cpus) {
   return wanted != 0 ? wanted : static_cast<uint32_t>(num_cpus);
 }
 
-Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const GgufFile& file, uint32_t model_vocab_size) {
+Result<std::unique_ptr<Tokenizer>> TokenizerOf(const GgufFile& file) {
   KVERN_ASSIGN_OR_RETURN(VocabData vocab, VocabFromGguf(file));
-  KVERN_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, MakeTokenizer(std::move(vocab)));
+  Result<std::unique_ptr<Tokenizer>> tokenizer = MakeTokenizer(std::move(vocab));
+  if (!tokenizer.ok()) return Status(tokenizer.status().code(), file.path() + ": " + tokenizer.status().message());
+  return tokenizer;
+}
+
+Result<std::unique_ptr<Tokenizer>> TokenizerFor(const GgufFile& file, uint32_t model_vocab_size) {
+  KVERN_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, TokenizerOf(file));
   if (tokenizer->vocab_size() > model_vocab_size) {
     return Status::Corruption(file.path() + ": the tokenizer has " + std::to_string(tokenizer->vocab_size()) +
                               " tokens, the embedding " + std::to_string(model_vocab_size));
@@ -50,6 +56,11 @@ auto InBackground(Load load) {
 }
 
 }  // namespace
+
+Result<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path) {
+  KVERN_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(PosixFileSystem(), path));
+  return TokenizerOf(file);
+}
 
 Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options, const LoadProgress& progress) {
   const auto start = Clock::now();
@@ -72,7 +83,7 @@ Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options, const
   KVERN_ASSIGN_OR_RETURN(parts.blocks, BlockPool::Create(plan.layout, plan.budget_bytes, HugePageAllocator()));
 
   // The tokenizer is built beside the packing of weights: both take a good part of the time to the first token.
-  auto tokenizer = InBackground([&file, &config] { return LoadTokenizer(file, config.vocab_size); });
+  auto tokenizer = InBackground([&file, &config] { return TokenizerFor(file, config.vocab_size); });
   // Workers are pinned where they take every CPU; with fewer, the system places them around other programs.
   const bool is_pinned = num_threads == cpus.size();
   parts.workers = std::make_unique<ThreadPool>(num_threads, [cpus, is_pinned](uint32_t worker) {

@@ -1,6 +1,7 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -82,13 +83,16 @@ Result<TokenId> Sampler::Greedy(std::span<const float> logits) const {
 }
 
 void Sampler::CollectAll(std::span<const float> logits) {
-  ids_.clear();
-  values_.clear();
+  ids_.resize(logits.size());
+  values_.resize(logits.size());
+  size_t count = 0;
   for (size_t i = 0; i < logits.size(); ++i) {
-    if (!std::isfinite(logits[i])) continue;
-    ids_.push_back(static_cast<TokenId>(i));
-    values_.push_back(logits[i]);
+    ids_[count] = static_cast<TokenId>(i);
+    values_[count] = logits[i];
+    count += std::isfinite(logits[i]) ? 1 : 0;
   }
+  ids_.resize(count);
+  values_.resize(count);
 }
 
 void Sampler::CollectTopK(std::span<const float> logits, uint32_t k) {
@@ -118,31 +122,26 @@ void Sampler::CollectTopK(std::span<const float> logits, uint32_t k) {
 void Sampler::KeepTopP(double sum) {
   const double top_p = static_cast<double>(options_.top_p);
   const double wanted = top_p * sum;
-  // All candidates below `unreached` together have less than half of the 1 - top_p that may be left out, so none of them
-  // is ever kept, whatever rounding does: only the others are looked at.
+  // All candidates below `unreached` together have less than half of the 1 - top_p that may be left out, so none of
+  // them is ever kept, whatever rounding does: only the others are looked at.
   const double unreached = 0.5 * (1 - top_p) * sum / static_cast<double>(ids_.size());
+  // One word for each of them, so that the best come first in ascending order: bits of values >= 0 are in their order.
   order_.clear();
-  for (uint32_t i = 0; i < ids_.size(); ++i) {
-    if (static_cast<double>(values_[i]) >= unreached) order_.push_back(i);
+  for (size_t i = 0; i < ids_.size(); ++i) {
+    if (static_cast<double>(values_[i]) < unreached) continue;
+    const uint64_t worse_is_larger = ~std::bit_cast<uint32_t>(values_[i]);
+    order_.push_back(worse_is_larger << 32 | static_cast<uint32_t>(ids_[i]));
   }
-  // A heap with the best on top: only what is kept is ever ordered.
-  const auto is_worse = [this](uint32_t a, uint32_t b) {
-    return values_[a] < values_[b] || (values_[a] == values_[b] && ids_[a] > ids_[b]);
-  };
-  std::make_heap(order_.begin(), order_.end(), is_worse);
-  std::vector<TokenId> kept_ids;
-  std::vector<float> kept_values;
+  std::sort(order_.begin(), order_.end());
+  ids_.clear();
+  values_.clear();
   double reached = 0;
-  while (!order_.empty() && (kept_ids.empty() || reached < wanted)) {
-    std::pop_heap(order_.begin(), order_.end(), is_worse);
-    const uint32_t best = order_.back();
-    order_.pop_back();
-    kept_ids.push_back(ids_[best]);
-    kept_values.push_back(values_[best]);
-    reached += static_cast<double>(values_[best]);
+  for (const uint64_t word : order_) {
+    if (!ids_.empty() && reached >= wanted) break;
+    ids_.push_back(static_cast<TokenId>(word & 0xffffffff));
+    values_.push_back(std::bit_cast<float>(~static_cast<uint32_t>(word >> 32)));
+    reached += static_cast<double>(values_.back());
   }
-  ids_ = std::move(kept_ids);
-  values_ = std::move(kept_values);
 }
 
 // The most likely token has the value exp(0) = 1, so values compare with min_p as they are. Source: arXiv:2407.01082.

@@ -21,7 +21,8 @@ class Sampler {
 
   // The token that follows `tokens` (prompt included). `logits`: one per token of the vocabulary, changed in place.
   // Ids in `tokens` and in the logit bias must lie inside the vocabulary. A logit that is not finite never wins;
-  // kCorruption where none is finite. O(vocabulary); with top_p and no top_k, O(log vocabulary) more per kept token.
+  // kCorruption where none is finite. O(vocabulary); top_p also sorts the
+  // tokens that it may keep.
   Result<TokenId> Sample(std::span<float> logits, std::span<const TokenId> tokens);
 
  private:
@@ -41,7 +42,7 @@ class Sampler {
   std::vector<TokenId> recent_;
   std::vector<TokenId> ids_;   // Candidates ...
   std::vector<float> values_;  // ... their logits, then their probabilities times a common factor.
-  std::vector<uint32_t> order_;
+  std::vector<uint64_t> order_;
 };
 
 }  // namespace kvern

@@ -87,11 +87,6 @@ Result<RopeConfig> ReadRope(const Keys& keys, uint32_t head_dim) {
 
 }  // namespace
 
-Result<std::string> ReadArchitecture(const GgufFile& file) {
-  KVERN_ASSIGN_OR_RETURN(const std::string_view name, file.GetString("general.architecture"));
-  return std::string(name);
-}
-
 Result<ModelConfig> ReadModelConfig(const GgufFile& file) {
   ModelConfig config;
   KVERN_ASSIGN_OR_RETURN(config.architecture, ReadArchitecture(file));

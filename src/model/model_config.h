@@ -31,10 +31,8 @@ struct ModelConfig {
   RopeConfig rope;
 };
 
-// `general.architecture`.
+// `general.architecture`, where it is one that LoadModel knows; kUnsupported for any other (lists the known ones).
 Result<std::string> ReadArchitecture(const GgufFile& file);
-// The architectures that LoadModel knows.
-std::vector<std::string> KnownArchitectures();
 
 // Reads the keys of architecture "llama". Every limit that later code relies on is checked here: kCorruption or
 // kUnsupported names the key, what was found and what was expected.

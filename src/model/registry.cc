@@ -1,5 +1,7 @@
 #include <string>
+#include <string_view>
 
+#include "base/check.h"
 #include "model/llama.h"
 #include "model/model.h"
 
@@ -17,10 +19,15 @@ constexpr Architecture kArchitectures[] = {
 
 }  // namespace
 
-std::vector<std::string> KnownArchitectures() {
-  std::vector<std::string> names;
-  for (const Architecture& a : kArchitectures) names.emplace_back(a.name);
-  return names;
+Result<std::string> ReadArchitecture(const GgufFile& file) {
+  KVERN_ASSIGN_OR_RETURN(const std::string_view name, file.GetString("general.architecture"));
+  std::string known;
+  for (const Architecture& a : kArchitectures) {
+    if (name == a.name) return std::string(name);
+    known += (known.empty() ? "" : ", ") + std::string(a.name);
+  }
+  return Status::Unsupported(file.path() + ": architecture " + QuotedForMessage(name) +
+                             " is not supported; kvern runs: " + known);
 }
 
 Result<std::unique_ptr<Model>> LoadModel(const GgufFile& file, const ModelOptions& options) {
@@ -28,10 +35,7 @@ Result<std::unique_ptr<Model>> LoadModel(const GgufFile& file, const ModelOption
   for (const Architecture& a : kArchitectures) {
     if (architecture == a.name) return a.load(file, options);
   }
-  std::string known;
-  for (const Architecture& a : kArchitectures) known += (known.empty() ? "" : ", ") + std::string(a.name);
-  return Status::Unsupported(file.path() + ": architecture \"" + architecture +
-                             "\" is not supported; kvern runs: " + known);
+  CheckFailed(__FILE__, __LINE__, "ReadArchitecture gives names of the table only");
 }
 
 }  // namespace kvern
