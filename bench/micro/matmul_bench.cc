@@ -1,9 +1,5 @@
-// Speed of the products, each sample between two probes of the limit it is judged by, taken by the same threads.
-// A loop of nops tells whether somebody else holds the sibling hyperthread: "quiet" samples are those above 15.5 per
-// ns.
+// Speed of the products beside the limits they are judged by (measure.h).
 //   matmul_bench [--target NAME] [--threads N] [--samples N] [--only TEXT]
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +8,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "bench/micro/measure.h"
 #include "kernels/dispatch.h"
 #include "kernels/probes.h"
 #include "kernels/testing/random_weights.h"
@@ -21,76 +18,11 @@
 namespace kvern {
 namespace {
 
-constexpr double kQuietNopsPerNs = 15.5;
-
 struct Flags {
   std::string target = "auto", only;
   uint32_t threads = 0;  // 0: one, and all.
   uint32_t samples = 15;
 };
-
-// CPU time of this thread: what other processes take away does not count.
-double Now() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-// Rate and share of the limit, medians over all samples and over the quiet ones.
-struct Measurement {
-  double rate = 0, share = 0, quiet_rate = 0, quiet_share = 0;
-  size_t num_samples = 0, num_quiet = 0;
-};
-
-// `work` and `probe` are called by every worker at once and return the units that it has done.
-template <typename Work, typename Probe>
-Measurement Measure(ThreadPool& pool, uint32_t samples, const Work& work, const Probe& probe) {
-  struct Sample {
-    double work_rate, probe_rate, nops;
-  };
-  std::vector<std::vector<Sample>> all(pool.num_threads());
-  pool.Run([&](Worker& worker) {
-    const auto timed = [&](const auto& function) {
-      const double start = Now();
-      const double units = function(worker.index());
-      return units / (Now() - start);
-    };
-    const auto nops = [&] { return timed([](uint32_t) { return RunNopProbe(3000); }) * 1e-9; };
-    work(worker.index());
-    for (uint32_t i = 0; i < samples; ++i) {
-      worker.Barrier();
-      const double nops_before = nops();
-      const double probe_before = timed(probe);
-      worker.Barrier();
-      const double rate = timed(work);
-      worker.Barrier();
-      const double probe_after = timed(probe);
-      all[worker.index()].push_back({rate, (probe_before + probe_after) / 2, std::min(nops_before, nops())});
-    }
-  });
-  std::vector<double> rates, shares, quiet_rates, quiet_shares;
-  for (uint32_t i = 0; i < samples; ++i) {
-    Sample sum = {0, 0, 1e9};
-    for (const auto& of_worker : all) {
-      sum.work_rate += of_worker[i].work_rate;
-      sum.probe_rate += of_worker[i].probe_rate;
-      sum.nops = std::min(sum.nops, of_worker[i].nops);
-    }
-    rates.push_back(sum.work_rate);
-    shares.push_back(sum.work_rate / sum.probe_rate);
-    if (sum.nops > kQuietNopsPerNs) {
-      quiet_rates.push_back(sum.work_rate);
-      quiet_shares.push_back(sum.work_rate / sum.probe_rate);
-    }
-  }
-  return {Median(rates), Median(shares), Median(quiet_rates), Median(quiet_shares), rates.size(), quiet_rates.size()};
-}
 
 // Packed weights of random bytes with sane scales: packing a gigabyte would only cost time.
 struct BenchWeights {
@@ -163,13 +95,15 @@ void RunCase(const KernelTable& kernels, ThreadPool& pool, const Case& c, const 
     position += at_once;
     return begin;
   };
-  const auto work = [&](uint32_t worker) {
+  const auto work = [&](const Worker& in) {
+    const uint32_t worker = in.index();
     const uint32_t begin = next_part(positions[worker].work, worker);
     kernels.matmul({weights.view, c.form, packed.data(), c.num_rows, out.as<float>(), num_panels * size_t{16}, false,
                     begin, begin + at_once, scratch[worker].data()});
     return c.is_from_memory ? panel_gb * at_once : operations_per_panel * at_once * 1e-12;
   };
-  const auto probe = [&](uint32_t worker) {
+  const auto probe = [&](const Worker& in) {
+    const uint32_t worker = in.index();
     if (!c.is_from_memory) {
       return (c.form == ActivationForm::kInt8 ? RunInt8DotProbe(60000) : RunF32FmaProbe(60000)) * 1e-12;
     }
@@ -200,10 +134,10 @@ void RunPacking(const KernelTable& kernels, ThreadPool& pool, const Flags& flags
       std::vector<double> seconds(pool.num_threads());
       pool.Run([&](Worker& worker) {
         const Worker::Range part = worker.Part(matrix.view().num_panels());
-        const double start = Now();
+        const double start = ThreadSeconds();
         const Status status =
             matrix.PackPanels(weights.view, static_cast<uint32_t>(part.begin), static_cast<uint32_t>(part.end));
-        seconds[worker.index()] = Now() - start;
+        seconds[worker.index()] = ThreadSeconds() - start;
         if (!status.ok()) std::abort();
       });
       rates.push_back(static_cast<double>(weights.bytes.size()) * 1e-9 /
@@ -222,11 +156,11 @@ void RunPacking(const KernelTable& kernels, ThreadPool& pool, const Flags& flags
       const uint32_t repeats = 2048 / num_rows;
       std::vector<double> rates;
       for (uint32_t i = 0; i < flags.samples; ++i) {
-        const double start = Now();
+        const double start = ThreadSeconds();
         for (uint32_t j = 0; j < repeats; ++j) {
           kernels.pack_activations({form, x.data(), 2048, num_rows, 2048, 0, num_rows, 0, 2048, packed.data()});
         }
-        rates.push_back(static_cast<double>(x.size()) * repeats * 1e-9 / (Now() - start));
+        rates.push_back(static_cast<double>(x.size()) * repeats * 1e-9 / (ThreadSeconds() - start));
       }
       std::printf("%-62s %8.3f G/s\n", label, Median(rates));
     }

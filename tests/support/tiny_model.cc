@@ -5,6 +5,8 @@
 
 #include "base/check.h"
 #include "tests/support/mem_file_system.h"
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/vocab.h"
 
 namespace kvern {
 namespace {
@@ -57,6 +59,23 @@ std::vector<uint8_t> TinyModelBytes(const TinyModelSpec& spec) {
   if (spec.rope_linear_factor != 1.0) {
     writer.Add("llama.rope.scaling.type", "linear");
     writer.Add("llama.rope.scaling.factor", static_cast<float>(spec.rope_linear_factor));
+  }
+  if (spec.has_tokenizer) {
+    std::vector<std::string> tokens(spec.vocab_size);
+    std::vector<int32_t> types(spec.vocab_size, static_cast<int32_t>(TokenType::kNormal));
+    for (uint32_t i = 0; i < spec.vocab_size; ++i) {
+      if (i < 256) {
+        AppendAsLetters(std::string(1, static_cast<char>(i)), tokens[i]);
+      } else {
+        tokens[i] = "<unused " + std::to_string(i) + ">";
+        types[i] = static_cast<int32_t>(TokenType::kControl);
+      }
+    }
+    writer.Add("tokenizer.ggml.model", "gpt2");
+    writer.Add("tokenizer.ggml.pre", "gpt-2");
+    writer.AddArray("tokenizer.ggml.tokens", tokens);
+    writer.AddArray("tokenizer.ggml.token_type", types);
+    writer.AddArray("tokenizer.ggml.merges", std::vector<std::string>());
   }
 
   const auto matrix = [&](const std::string& name, DType dtype, uint32_t inputs, uint32_t outputs) {

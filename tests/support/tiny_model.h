@@ -28,11 +28,12 @@ struct TinyModelSpec {
   bool has_output = false;          // An output head of its own instead of a tied one.
   bool has_rope_factors = false;
   double rope_linear_factor = 1.0;
+  bool has_tokenizer = false;  // Byte-level BPE: token i < 256 is byte i, no merges; needs a vocabulary of 256 or more.
   uint64_t seed = 1;
   std::string ToString() const;
 };
 
-// A complete file, with a byte-level BPE tokenizer whose tokens are single bytes where `with_tokenizer`.
+// A complete file.
 std::vector<uint8_t> TinyModelBytes(const TinyModelSpec& spec);
 
 // GgufFile over bytes in memory.
