@@ -139,6 +139,20 @@ TEST_F(TinyEngineTest, AModelWithoutATokenizerIsRefusedAndNamed) {
   EXPECT_THAT(status.message(), HasSubstr("tokenizer.ggml.model"));
 }
 
+TEST_F(TinyEngineTest, AnUnknownArchitectureIsNamedBeforeItsKeysAreMissed) {
+  std::vector<uint8_t> bytes = TinyModelBytes({.vocab_size = 272, .has_tokenizer = true});
+  std::string text(bytes.begin(), bytes.end());
+  for (size_t at = 0; (at = text.find("llama", at)) != std::string::npos;) text.replace(at, 5, "mamba");
+  // The keys of another architecture would be missing first; the message must be about what the user can understand.
+  text.replace(text.find("mamba.attention.layer_norm_rms_epsilon"), 5, "other");
+  Write({text.begin(), text.end()});
+
+  const Status status = Engine::Open(Options()).status();
+
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(status.message(), HasSubstr("architecture 'mamba' is not supported; kvern runs: llama"));
+}
+
 TEST_F(TinyEngineTest, ALoadIsCancelledByItsProgressCallback) {
   const Status status = Engine::Open(Options(), [](uint64_t, uint64_t) { return false; }).status();
 
