@@ -7,7 +7,8 @@ if(KVERN_WERROR)
   target_compile_options(kvern_flags INTERFACE -Werror)
 endif()
 if(KVERN_SANITIZE)
-  target_compile_options(kvern_flags INTERFACE -fsanitize=${KVERN_SANITIZE} -fno-omit-frame-pointer -g1)
+  target_compile_options(kvern_flags INTERFACE -fsanitize=${KVERN_SANITIZE} -fno-omit-frame-pointer -g1
+    $<$<CXX_COMPILER_ID:GNU>:-fno-var-tracking>)  # Tracking variables through the kernels takes g++ minutes.
   target_link_options(kvern_flags INTERFACE -fsanitize=${KVERN_SANITIZE})
   if(KVERN_SANITIZE MATCHES undefined)
     target_compile_options(kvern_flags INTERFACE -fno-sanitize-recover=undefined)

@@ -20,7 +20,7 @@ inline constexpr int kUnpackedTilePanels = kManyRegisters ? 2 : 1;
 inline constexpr uint32_t kF32TileRows = kManyRegisters ? 14 : kFewRegisters ? 2 : 6;
 static_assert(kUnpackedTileRows <= kDirectTileRows);
 
-inline constexpr uint32_t kInt8ChunkInputs = 512;  // Codes of a chunk for 32 outputs: 16 KiB.
+inline constexpr uint32_t kInt8ChunkInputs = 576;  // At most; codes of a chunk for 32 outputs: 18 KiB.
 inline constexpr uint32_t kF32ChunkInputs = 256;   // The same as floats for 16 outputs.
 
 inline constexpr uint32_t kBlockInputs = 32;
@@ -38,8 +38,16 @@ struct ActivationLayout {
                                                          : kUnpackedTileRows;
     num_tiles = (rows + tile_rows - 1) / tile_rows;
     // A single tile has no other tile to share a chunk of weights with.
-    const uint32_t chunk = f == ActivationForm::kF32 ? kF32ChunkInputs : kInt8ChunkInputs;
-    chunk_inputs = num_tiles == 1 ? std::max(inputs, 1u) : chunk;
+    chunk_inputs = num_tiles == 1              ? std::max(inputs, 1u)
+                   : f == ActivationForm::kF32 ? kF32ChunkInputs
+                                               : EvenChunk(inputs);
+  }
+
+  // Chunks of even size in whole blocks: a short last one would pay for unpacking and parking chains all the same.
+  static uint32_t EvenChunk(uint32_t inputs) {
+    const uint32_t num_chunks = std::max((inputs + kInt8ChunkInputs - 1) / kInt8ChunkInputs, 1u);
+    const uint32_t num_blocks = (inputs + kBlockInputs - 1) / kBlockInputs;
+    return std::max((num_blocks + num_chunks - 1) / num_chunks, 1u) * kBlockInputs;
   }
 
   bool is_direct() const { return num_rows <= kMaxDirectRows; }
