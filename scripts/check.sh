@@ -24,31 +24,32 @@ check_includes() { scripts/check_includes.py; }
 # The libraries and the program, without the tests: what users compile.
 check_clang() { configure ci-clang && cmake --build --preset ci-clang --target kvern; }
 
-# Every test but those that need a real model or much time: what they add is size, not paths.
-check_asan() {
-  configure asan && cmake --build --preset asan || return 1
-  if ! ctest --test-dir build/asan -LE 'model|slow' --output-on-failure -j "$jobs" >build/asan/test.log 2>&1; then
-    grep -vE '^ *Start +[0-9]+:| Passed +[0-9.]+ sec$' build/asan/test.log
-    return 1
-  fi
-  grep 'tests passed' build/asan/test.log
+# Builds the test programs of preset $1 that are named after it and runs them, two at a time. A program may be followed by
+# a colon and the filter of the tests to run.
+run_tests() {
+  local preset=$1 entry program status=0
+  shift
+  configure "$preset" || return 1
+  cmake --build --preset "$preset" --target "${@%%:*}" || return 1
+  for entry; do
+    program=$(find "build/$preset" -name "${entry%%:*}" -type f -perm -u+x -print -quit)
+    printf '%s\0%s\0' "$program" "$([[ $entry != *:* ]] && echo '*' || echo "${entry#*:}")"
+  done | xargs -0 -n 2 -P "$jobs" bash -c '"$0" --gtest_brief=1 --gtest_filter="$1" 2>&1 | grep -v "^Running main"
+    exit "${PIPESTATUS[0]}"' || status=1
+  return "$status"
 }
 
-# The tests in which threads meet. Of the exactness tests one shape: the others differ in numbers, not in threads.
+# Every test program but those that need a real model or much time: what they add is size, not paths. Of the exactness
+# tests one shape.
+check_asan() {
+  run_tests asan base_test platform_test tensor_test gguf_test tokenizer_test kernels_test kvcache_test engine_test cli_test \
+    tiny_model_test tiny_engine_test tensor_formats_golden_test 'exactness_test:WorkCounters*:*Again*Q4_1*'
+}
+
+# The tests in which threads meet.
 check_tsan() {
-  configure tsan || return 1
-  local wanted=(base_test kernels_test engine_test exactness_test) found=() test status=0
-  for test in $(targets tsan _test); do
-    [[ " ${wanted[*]} " != *" $test "* ]] || found+=("$test")
-  done
-  cmake --build --preset tsan --target "${found[@]}" || return 1
-  for test in "${found[@]}"; do
-    local filter='*'
-    [[ $test != exactness_test ]] || filter='WorkCounters*:*Again*Q4_1*'
-    [[ $test != kernels_test ]] || filter='Attention*:*/Attention*'
-    "$(find build/tsan -name "$test" -type f -perm -u+x -print -quit)" --gtest_brief=1 --gtest_filter="$filter" || status=1
-  done
-  return "$status"
+  run_tests tsan base_test engine_test 'kernels_test:Attention*:*/Attention*' \
+    'exactness_test:WorkCounters*:*Again*Q4_1*'
 }
 
 # Each target NAME_fuzz, from what earlier runs found and from its seeds: those that make_NAME_seeds writes, where there
