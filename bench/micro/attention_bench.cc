@@ -24,10 +24,7 @@ namespace {
 
 constexpr uint32_t kNumKvHeads = 3;
 
-struct Flags {
-  std::string target = "auto", only;
-  uint32_t threads = 0;  // 0: one, and all.
-  uint32_t samples = 15;
+struct Flags : BenchFlags {
   uint32_t block_size = 256;
 };
 
@@ -122,33 +119,17 @@ void RunCase(const KernelTable& kernels, ThreadPool& pool, const Case& c, const 
 
 int Main(int argc, char** argv) {
   Flags flags;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i], value = argv[i + 1];
-    if (name == "--target") flags.target = value;
-    if (name == "--only") flags.only = value;
-    if (name == "--threads") flags.threads = static_cast<uint32_t>(std::stoul(value));
-    if (name == "--samples") flags.samples = static_cast<uint32_t>(std::stoul(value));
+  static_cast<BenchFlags&>(flags) = ParseBenchFlags(argc, argv, [&](const std::string& name, const std::string& value) {
     if (name == "--block-size") flags.block_size = static_cast<uint32_t>(std::stoul(value));
-  }
-  const auto target = ChooseTarget(flags.target);
-  if (!target.ok()) {
-    std::fprintf(stderr, "attention_bench: %s\n", target.status().message().c_str());
-    return 2;
-  }
-  const std::vector<int> cpus = UsableCpus();
-  std::vector<uint32_t> counts = {1, static_cast<uint32_t>(cpus.size())};
-  if (flags.threads != 0) counts = {flags.threads};
-  for (const uint32_t count : counts) {
-    PinThisThread(cpus[0]);
-    ThreadPool pool(count, [&cpus](uint32_t i) { PinThisThread(cpus[i % cpus.size()]); });
+  });
+  return RunBench("attention_bench", flags, [&](const KernelTable& kernels, ThreadPool& pool) {
     for (const auto& [head_dim, group_size] : {std::pair{64u, 3u}, {128u, 4u}}) {
       for (const uint32_t tokens : {512u, 4096u, 16384u}) {
-        RunCase(**target, pool, {false, head_dim, group_size, tokens}, flags);
+        RunCase(kernels, pool, {false, head_dim, group_size, tokens}, flags);
       }
-      for (const uint32_t tokens : {512u, 2048u}) RunCase(**target, pool, {true, head_dim, group_size, tokens}, flags);
+      for (const uint32_t tokens : {512u, 2048u}) RunCase(kernels, pool, {true, head_dim, group_size, tokens}, flags);
     }
-  }
-  return 0;
+  });
 }
 
 }  // namespace

@@ -18,12 +18,6 @@
 namespace kvern {
 namespace {
 
-struct Flags {
-  std::string target = "auto", only;
-  uint32_t threads = 0;  // 0: one, and all.
-  uint32_t samples = 15;
-};
-
 // Packed weights of random bytes with sane scales: packing a gigabyte would only cost time.
 struct BenchWeights {
   AlignedBuffer buffer;
@@ -53,7 +47,7 @@ struct Case {
   bool is_from_memory;  // Judged by bandwidth, over about a gigabyte of weights.
 };
 
-void RunCase(const KernelTable& kernels, ThreadPool& pool, const Case& c, const Flags& flags) {
+void RunCase(const KernelTable& kernels, ThreadPool& pool, const Case& c, const BenchFlags& flags) {
   Case shape = c;
   if (c.is_from_memory) {
     const double panel_bytes = static_cast<double>(PackedMatrix::PackedBytes(c.dtype, 16, c.num_inputs));
@@ -121,7 +115,7 @@ void RunCase(const KernelTable& kernels, ThreadPool& pool, const Case& c, const 
 }
 
 // Packing weights at load, in bytes of the file, and activations before a product, in values.
-void RunPacking(const KernelTable& kernels, ThreadPool& pool, const Flags& flags) {
+void RunPacking(const KernelTable& kernels, ThreadPool& pool, const BenchFlags& flags) {
   for (const DTypeInfo& info : AllDTypes()) {
     char label[128];
     std::snprintf(label, sizeof(label), "packing %s N=4096 K=2048 threads=%u", std::string(info.name).c_str(),
@@ -191,33 +185,15 @@ std::vector<Case> AllCases() {
 }
 
 int Main(int argc, char** argv) {
-  Flags flags;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i], value = argv[i + 1];
-    if (name == "--target") flags.target = value;
-    if (name == "--only") flags.only = value;
-    if (name == "--threads") flags.threads = static_cast<uint32_t>(std::stoul(value));
-    if (name == "--samples") flags.samples = static_cast<uint32_t>(std::stoul(value));
-  }
-  const auto target = ChooseTarget(flags.target);
-  if (!target.ok()) {
-    std::fprintf(stderr, "matmul_bench: %s\n", target.status().message().c_str());
-    return 2;
-  }
-  const std::vector<int> cpus = UsableCpus();
-  std::vector<uint32_t> counts = {1, static_cast<uint32_t>(cpus.size())};
-  if (flags.threads != 0) counts = {flags.threads};
-  for (const uint32_t count : counts) {
-    PinThisThread(cpus[0]);
-    ThreadPool pool(count, [&cpus](uint32_t i) { PinThisThread(cpus[i % cpus.size()]); });
+  const BenchFlags flags = ParseBenchFlags(argc, argv, [](const std::string&, const std::string&) {});
+  return RunBench("matmul_bench", flags, [&](const KernelTable& kernels, ThreadPool& pool) {
     const ProbeResult limits = ProbeMachine(pool, HugePageAllocator(), size_t{1} << 30);
     std::printf("limits, %u threads: int8 %.3f TOPS, f32 %.3f TFLOPS, read %.1f GB/s (one thread %.1f), %.1f nops/ns\n",
-                count, limits.int8_dot_tops, limits.f32_fma_tflops, limits.read_gb_per_s, limits.read_gb_per_s_one,
-                limits.nops_per_ns);
-    RunPacking(**target, pool, flags);
-    for (const Case& c : AllCases()) RunCase(**target, pool, c, flags);
-  }
-  return 0;
+                pool.num_threads(), limits.int8_dot_tops, limits.f32_fma_tflops, limits.read_gb_per_s,
+                limits.read_gb_per_s_one, limits.nops_per_ns);
+    RunPacking(kernels, pool, flags);
+    for (const Case& c : AllCases()) RunCase(kernels, pool, c, flags);
+  });
 }
 
 }  // namespace

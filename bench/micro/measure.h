@@ -7,10 +7,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <string>
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "kernels/dispatch.h"
 #include "kernels/probes.h"
+#include "platform/affinity.h"
 
 namespace kvern {
 
@@ -77,6 +81,47 @@ Measurement Measure(ThreadPool& pool, uint32_t samples, const Work& work, const 
     }
   }
   return {Median(rates), Median(shares), Median(quiet_rates), Median(quiet_shares), rates.size(), quiet_rates.size()};
+}
+
+// What every kernel bench can be told.
+struct BenchFlags {
+  std::string target = "auto", only;
+  uint32_t threads = 0;  // 0: one, and all.
+  uint32_t samples = 15;
+};
+
+// "--name value" pairs; those that are not in BenchFlags go to `other(name, value)`.
+template <typename Other>
+BenchFlags ParseBenchFlags(int argc, char** argv, const Other& other) {
+  BenchFlags flags;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i], value = argv[i + 1];
+    if (name == "--target") flags.target = value;
+    if (name == "--only") flags.only = value;
+    if (name == "--threads") flags.threads = static_cast<uint32_t>(std::stoul(value));
+    if (name == "--samples") flags.samples = static_cast<uint32_t>(std::stoul(value));
+    other(name, value);
+  }
+  return flags;
+}
+
+// Calls run(kernels, pool) on pinned pools of one thread and of all, or of as many as the flags say. The exit code.
+template <typename Run>
+int RunBench(const char* program, const BenchFlags& flags, const Run& run) {
+  const auto target = ChooseTarget(flags.target);
+  if (!target.ok()) {
+    std::fprintf(stderr, "%s: %s\n", program, target.status().message().c_str());
+    return 2;
+  }
+  const std::vector<int> cpus = UsableCpus();
+  std::vector<uint32_t> counts = {1, static_cast<uint32_t>(cpus.size())};
+  if (flags.threads != 0) counts = {flags.threads};
+  for (const uint32_t count : counts) {
+    PinThisThread(cpus[0]);
+    ThreadPool pool(count, [&cpus](uint32_t i) { PinThisThread(cpus[i % cpus.size()]); });
+    run(**target, pool);
+  }
+  return 0;
 }
 
 }  // namespace kvern
