@@ -3,9 +3,9 @@
 #   make run      packages, build, model, then the demo: one prompt generated with and without the cache
 #   make test     packages, build, model, all tests
 #   make build    everything that can be built
-#   make bench    speed of the kernels and of the engine on this machine
+#   make bench    speed on this machine (ten minutes); rewrites the measured section of docs/results.md
 #   make format   formats the C++ files
-#   make check    format, include table, warnings of clang, sanitizers, fuzz smoke
+#   make check    format, include table, warnings of clang, sanitizers, Arm, fuzz smoke
 #
 # PRESET chooses another configure preset than `release`: make test PRESET=debug
 
@@ -44,10 +44,7 @@ test: build
 
 bench: build
 	@scripts/fetch_model.sh smollm2
-	for program in $(BUILD)/bench/*_bench; do
-	  if [[ -x $$program ]]; then "$$program"; fi
-	done
-	$(BUILD)/kvern bench -m $(MODEL)
+	bench/e2e/run.sh $(BUILD)
 
 format:
 	@scripts/setup.sh check

@@ -1,5 +1,5 @@
 // Speed of the products beside the limits they are judged by (measure.h).
-//   matmul_bench [--target NAME] [--threads N] [--samples N] [--only TEXT]
+//   matmul_bench [--target NAME] [--threads N] [--samples N] [--only TEXT] [--json FILE]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -108,10 +108,7 @@ void RunCase(const KernelTable& kernels, ThreadPool& pool, const Case& c, const 
     return panel_gb * at_once;
   };
   const Measurement m = Measure(pool, flags.samples, work, probe);
-  std::printf("%-62s %8.3f %-5s %5.1f %%  quiet %2zu of %2zu: %8.3f %5.1f %%\n", label, m.rate,
-              c.is_from_memory ? "GB/s" : "Top/s", 100 * m.share, m.num_quiet, m.num_samples, m.quiet_rate,
-              100 * m.quiet_share);
-  std::fflush(stdout);
+  ReportRow(flags, label, c.is_from_memory ? "GB/s" : "Top/s", m);
 }
 
 // Packing weights at load, in bytes of the file, and activations before a product, in values.

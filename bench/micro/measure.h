@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -73,11 +74,12 @@ Measurement Measure(ThreadPool& pool, uint32_t samples, const Work& work, const 
       sum.probe_rate += of_worker[i].probe_rate;
       sum.nops = std::min(sum.nops, of_worker[i].nops);
     }
+    const double share = sum.probe_rate > 0 ? sum.work_rate / sum.probe_rate : 0;  // No probe on this CPU: 0.
     rates.push_back(sum.work_rate);
-    shares.push_back(sum.work_rate / sum.probe_rate);
+    shares.push_back(share);
     if (sum.nops > kQuietNopsPerNs) {
       quiet_rates.push_back(sum.work_rate);
-      quiet_shares.push_back(sum.work_rate / sum.probe_rate);
+      quiet_shares.push_back(share);
     }
   }
   return {Median(rates), Median(shares), Median(quiet_rates), Median(quiet_shares), rates.size(), quiet_rates.size()};
@@ -86,6 +88,7 @@ Measurement Measure(ThreadPool& pool, uint32_t samples, const Work& work, const 
 // What every kernel bench can be told.
 struct BenchFlags {
   std::string target = "auto", only;
+  std::string json;      // A file that gets one JSON object per row.
   uint32_t threads = 0;  // 0: one, and all.
   uint32_t samples = 15;
 };
@@ -98,11 +101,26 @@ BenchFlags ParseBenchFlags(int argc, char** argv, const Other& other) {
     const std::string name = argv[i], value = argv[i + 1];
     if (name == "--target") flags.target = value;
     if (name == "--only") flags.only = value;
+    if (name == "--json") flags.json = value;
     if (name == "--threads") flags.threads = static_cast<uint32_t>(std::stoul(value));
     if (name == "--samples") flags.samples = static_cast<uint32_t>(std::stoul(value));
     other(name, value);
   }
+  if (!flags.json.empty()) std::ofstream(flags.json, std::ios::trunc);
   return flags;
+}
+
+// One row of the result: `label` is words and name=value pairs.
+inline void ReportRow(const BenchFlags& flags, const char* label, const char* unit, const Measurement& m) {
+  std::printf("%-72s %8.3f %-6s %5.1f %%  quiet %2zu of %2zu: %8.3f %5.1f %%\n", label, m.rate, unit, 100 * m.share,
+              m.num_quiet, m.num_samples, m.quiet_rate, 100 * m.quiet_share);
+  std::fflush(stdout);
+  if (flags.json.empty()) return;
+  std::ofstream out(flags.json, std::ios::app);
+  out << "{\"label\": \"" << label << "\", \"unit\": \"" << unit << "\", \"rate\": " << m.rate
+      << ", \"share\": " << m.share << ", \"quiet_rate\": " << m.quiet_rate << ", \"quiet_share\": " << m.quiet_share
+      << ", \"samples\": " << m.num_samples << ", \"quiet_samples\": " << m.num_quiet << "}\n";
+  if (!out.flush()) std::fprintf(stderr, "cannot write to %s\n", flags.json.c_str());
 }
 
 // Calls run(kernels, pool) on pinned pools of one thread and of all, or of as many as the flags say. The exit code.

@@ -44,11 +44,12 @@ class Peer:
         params.n_ctx = arguments.context
         params.n_batch = params.n_ubatch = CHUNK
         params.n_threads = params.n_threads_batch = arguments.threads
-        params.flash_attn_type = 1  # Enabled. K and V stay f16, the default.
+        params.flash_attn_type = 1 if arguments.flash_attn == "on" else 0  # K and V stay f16, the default.
         self.context = llama_cpp.llama_init_from_model(self.model, params)
         if not self.context:
             raise SystemExit(f"llama.cpp cannot make a context of {arguments.context} tokens")
         self.series = 0
+        self.kept = None  # Prompt length and first token of the last decode: its next sample needs no prefill.
 
     def feed(self, tokens):
         array = (llama_cpp.llama_token * len(tokens))(*tokens)
@@ -57,6 +58,7 @@ class Peer:
             raise SystemExit(f"llama_decode gave {code} for {len(tokens)} tokens")
 
     def prefill(self, length):
+        self.kept = None
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.context), True)
         tokens = bench_tokens(length, self.vocab_size, self.series)
         self.series += 1
@@ -72,8 +74,13 @@ class Peer:
         return int(array.argmax())
 
     def decode(self, length, generated):
-        self.prefill(max(length, 1))
-        token = self.most_likely()
+        length = max(length, 1)
+        if self.kept is None or self.kept[0] != length:
+            self.prefill(length)
+            self.kept = (length, self.most_likely())
+        else:
+            llama_cpp.llama_memory_seq_rm(llama_cpp.llama_get_memory(self.context), 0, length, -1)
+        token = self.kept[1]
         begin = time.perf_counter()
         for _ in range(generated - 1):
             self.feed([token])
@@ -89,6 +96,7 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--context", type=int, required=True)
+    parser.add_argument("--flash-attn", choices=["on", "off"], default="on")
     peer = Peer(parser.parse_args())
     print(json.dumps({"engine": f"llama-cpp-python {llama_cpp.__version__}"}), flush=True)
     for line in sys.stdin:

@@ -1,11 +1,16 @@
 #include "gguf/gguf_writer.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
 #include "base/checked_math.h"
 #include "tensor/quant_formats.h"
 
 namespace kvern {
 namespace {
+
+constexpr uint64_t kPartBytes = 4 << 20;  // Made and written at once of a streamed tensor.
 
 uint64_t Product(std::span<const uint64_t> dims) {
   uint64_t product = 1;
@@ -60,14 +65,38 @@ void GgufWriter::AddTensorFromValues(std::string_view name, DType dtype, std::sp
   AddTensor(name, dtype, dims, bytes);
 }
 
-void GgufWriter::AddRawTensor(std::string_view name, uint32_t ggml_type, std::span<const uint64_t> dims,
-                              std::span<const uint8_t> bytes) {
-  tensors_.push_back({std::string(name), ggml_type, {dims.begin(), dims.end()}, data_.size()});
-  data_.insert(data_.end(), bytes.begin(), bytes.end());
-  data_.resize(RoundUp(data_.size(), options_.alignment));
+void GgufWriter::AddStreamedTensor(std::string_view name, DType dtype, std::span<const uint64_t> dims,
+                                   TensorSource source) {
+  const DTypeInfo& info = GetDTypeInfo(dtype);
+  KVERN_CHECK(!dims.empty() && dims.size() <= 4 && dims[0] % info.block_elements == 0 && source != nullptr);
+  Append({.name = std::string(name),
+          .ggml_type = static_cast<uint32_t>(dtype),
+          .dims = {dims.begin(), dims.end()},
+          .offset = data_bytes_,
+          .num_bytes = RowBytes(dtype, Product(dims)),
+          .bytes = {},
+          .source = std::move(source),
+          .source_unit = info.block_bytes});
 }
 
-std::vector<uint8_t> GgufWriter::Build() const {
+void GgufWriter::AddRawTensor(std::string_view name, uint32_t ggml_type, std::span<const uint64_t> dims,
+                              std::span<const uint8_t> bytes) {
+  Append({.name = std::string(name),
+          .ggml_type = ggml_type,
+          .dims = {dims.begin(), dims.end()},
+          .offset = data_bytes_,
+          .num_bytes = bytes.size(),
+          .bytes = {bytes.begin(), bytes.end()},
+          .source = {},
+          .source_unit = 0});
+}
+
+void GgufWriter::Append(Tensor tensor) {
+  data_bytes_ += RoundUp(tensor.num_bytes, options_.alignment);
+  tensors_.push_back(std::move(tensor));
+}
+
+std::vector<uint8_t> GgufWriter::Head() const {
   const bool writes_alignment = options_.alignment != 32;
   std::vector<uint8_t> file = {'G', 'G', 'U', 'F'};
   AppendScalar<uint32_t>(options_.version, file);
@@ -87,13 +116,39 @@ std::vector<uint8_t> GgufWriter::Build() const {
     AppendScalar<uint64_t>(tensor.offset, file);
   }
   file.resize(RoundUp(file.size(), options_.alignment));
-  file.insert(file.end(), data_.begin(), data_.end());
   return file;
 }
 
+std::vector<uint8_t> GgufWriter::Build() const {
+  std::vector<uint8_t> file = Head();
+  file.reserve(file.size() + data_bytes_);
+  for (const Tensor& tensor : tensors_) {
+    KVERN_CHECK(tensor.source == nullptr);
+    file.insert(file.end(), tensor.bytes.begin(), tensor.bytes.end());
+    file.resize(RoundUp(file.size(), options_.alignment));
+  }
+  return file;
+}
+
+Status GgufWriter::WriteStreamed(const Tensor& tensor, WritableFile& file) {
+  const uint64_t part_bytes = std::max<uint64_t>(1, kPartBytes / tensor.source_unit) * tensor.source_unit;
+  std::vector<uint8_t> part;
+  for (uint64_t done = 0; done < tensor.num_bytes; done += part.size()) {
+    part.resize(std::min(part_bytes, tensor.num_bytes - done));
+    KVERN_RETURN_IF_ERROR(tensor.source(part));
+    KVERN_RETURN_IF_ERROR(file.Append(part));
+  }
+  return Status::Ok();
+}
+
 Status GgufWriter::WriteTo(FileSystem& fs, const std::string& path) const {
-  KVERN_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, fs.Create(path));
-  KVERN_RETURN_IF_ERROR(file->Append(Build()));
+  KVERN_ASSIGN_OR_RETURN(const std::unique_ptr<WritableFile> file, fs.Create(path));
+  KVERN_RETURN_IF_ERROR(file->Append(Head()));
+  for (const Tensor& tensor : tensors_) {
+    KVERN_RETURN_IF_ERROR(tensor.source != nullptr ? WriteStreamed(tensor, *file) : file->Append(tensor.bytes));
+    const std::vector<uint8_t> padding(RoundUp(tensor.num_bytes, options_.alignment) - tensor.num_bytes);
+    KVERN_RETURN_IF_ERROR(file->Append(padding));
+  }
   return file->Close();
 }
 

@@ -1,9 +1,11 @@
-// GgufWriter builds a GGUF file in memory, for tests and tools. Wrong use is a bug of the caller (KVERN_CHECK), but the
-// Raw calls take anything, so that tests can also write files that a reader must refuse.
+// GgufWriter builds a GGUF file, for tests and tools: in memory, or straight to disk with tensors that are made while
+// they are written. Wrong use is a bug of the caller (KVERN_CHECK), but the Raw calls take anything, so that tests can
+// also write files that a reader must refuse.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +39,10 @@ struct GgufWriterOptions {
   uint32_t version = 3;
   uint64_t alignment = 32;  // Written as general.alignment where it is not 32.
 };
+
+// Makes the bytes of one tensor from first to last: fills `part`, which is whole blocks of its type and follows the
+// part before. A status that is not ok ends the writing of the file with it.
+using TensorSource = std::function<Status(std::span<uint8_t> part)>;
 
 class GgufWriter {
  public:
@@ -83,12 +89,17 @@ class GgufWriter {
                            std::span<const float> values) {
     AddTensorFromValues(name, dtype, std::span<const uint64_t>(dims.begin(), dims.size()), values);
   }
+  // A tensor that is never in memory as a whole: `source` is called by WriteTo. dims[0] is a multiple of the type's
+  // block.
+  void AddStreamedTensor(std::string_view name, DType dtype, std::span<const uint64_t> dims, TensorSource source);
   // Any type id and dimensions, however they fit `bytes`.
   void AddRawTensor(std::string_view name, uint32_t ggml_type, std::span<const uint64_t> dims,
                     std::span<const uint8_t> bytes);
 
-  // The whole file. The data of each tensor is padded to the alignment, that of the last one too.
+  // The whole file. The data of each tensor is padded to the alignment, that of the last one too. There may be no
+  // streamed tensor.
   std::vector<uint8_t> Build() const;
+  // On an error the file stays as far as it was written. Streamed tensors can be written once.
   Status WriteTo(FileSystem& fs, const std::string& path) const;
 
  private:
@@ -96,8 +107,16 @@ class GgufWriter {
     std::string name;
     uint32_t ggml_type;
     std::vector<uint64_t> dims;
-    uint64_t offset;  // In data_.
+    uint64_t offset;  // In the data section.
+    uint64_t num_bytes;
+    std::vector<uint8_t> bytes;  // Empty where there is a source.
+    TensorSource source;
+    uint32_t source_unit;  // Bytes of one block.
   };
+
+  void Append(Tensor tensor);
+  std::vector<uint8_t> Head() const;  // All before the data section, padded.
+  static Status WriteStreamed(const Tensor& tensor, WritableFile& file);
 
   template <GgufScalar T>
   static void AppendScalar(T value, std::vector<uint8_t>& out) {
@@ -122,7 +141,7 @@ class GgufWriter {
   uint64_t num_metadata_ = 0;
   std::vector<uint8_t> metadata_;
   std::vector<Tensor> tensors_;
-  std::vector<uint8_t> data_;
+  uint64_t data_bytes_ = 0;  // Of all tensors, padded.
 };
 
 }  // namespace kvern

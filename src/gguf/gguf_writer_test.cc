@@ -68,5 +68,46 @@ TEST(GgufWriterTest, EveryTensorTypeIsWrittenAndFoundAgain) {
   }
 }
 
+// Bytes 0 to 250 over and over, across parts.
+TensorSource Counting(uint32_t& num_parts) {
+  return [&num_parts, next = uint32_t{0}](std::span<uint8_t> part) mutable {
+    ++num_parts;
+    for (uint8_t& byte : part) byte = static_cast<uint8_t>(next++ % 251);
+    return Status::Ok();
+  };
+}
+
+TEST(GgufWriterTest, AStreamedTensorIsWrittenPartByPartBetweenTheOthers) {
+  constexpr uint64_t kBlocks = 500'000;  // 18 bytes each: three parts.
+  const uint64_t dims[] = {kBlocks * 32};
+  uint32_t num_parts = 0;
+  GgufWriter writer;
+  writer.AddTensorFromValues("before", DType::kF32, {3}, std::vector<float>{1, 2, 3});
+  writer.AddStreamedTensor("streamed", DType::kQ4_0, dims, Counting(num_parts));
+  writer.AddTensorFromValues("after", DType::kF32, {3}, std::vector<float>{4, 5, 6});
+  MemFileSystem fs;
+
+  ASSERT_TRUE(writer.WriteTo(fs, "m.gguf").ok());
+
+  const GgufFile file = std::move(GgufFile::Open(fs, "m.gguf")).value();
+  const TensorView streamed = file.Tensor("streamed").value();
+  ASSERT_EQ(streamed.data.size(), kBlocks * 18);
+  EXPECT_EQ(num_parts, 3u);
+  uint64_t num_wrong = 0;
+  for (uint64_t i = 0; i < streamed.data.size(); ++i) num_wrong += streamed.data[i] != i % 251 ? 1 : 0;
+  EXPECT_EQ(num_wrong, 0u);
+  EXPECT_EQ(LoadLittleEndian<float>(file.Tensor("before")->data.data()), 1.0f);
+  EXPECT_EQ(LoadLittleEndian<float>(file.Tensor("after")->data.data()), 4.0f);
+}
+
+TEST(GgufWriterTest, AnErrorOfASourceEndsTheWriting) {
+  const uint64_t dims[] = {32};
+  GgufWriter writer;
+  writer.AddStreamedTensor("t", DType::kQ8_0, dims, [](std::span<uint8_t>) { return Status::Cancelled("enough"); });
+  MemFileSystem fs;
+
+  EXPECT_EQ(writer.WriteTo(fs, "m.gguf").code(), StatusCode::kCancelled);
+}
+
 }  // namespace
 }  // namespace kvern
