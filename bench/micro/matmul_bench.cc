@@ -66,7 +66,9 @@ void RunCase(const KernelTable& kernels, ThreadPool& pool, const Case& c, const 
   kernels.pack_activations(
       {c.form, x.data(), c.num_inputs, c.num_rows, c.num_inputs, 0, c.num_rows, 0, c.num_inputs, packed.data()});
   const uint32_t num_panels = weights.view.num_panels();
-  AlignedBuffer out = HugePageAllocator().Allocate(sizeof(float) * c.num_rows * num_panels * 16).value();
+  // As the model's buffers: rows of a large power of two would share a few sets of the cache.
+  const size_t out_stride = size_t{num_panels} * kPanelOutputs + 16;
+  AlignedBuffer out = HugePageAllocator().Allocate(sizeof(float) * c.num_rows * out_stride).value();
   std::vector<AlignedBuffer> scratch;
   for (uint32_t i = 0; i < pool.num_threads(); ++i) {
     scratch.push_back(HugePageAllocator().Allocate(kernels.matmul_scratch_bytes()).value());
@@ -92,7 +94,7 @@ void RunCase(const KernelTable& kernels, ThreadPool& pool, const Case& c, const 
   const auto work = [&](const Worker& in) {
     const uint32_t worker = in.index();
     const uint32_t begin = next_part(positions[worker].work, worker);
-    kernels.matmul({weights.view, c.form, packed.data(), c.num_rows, out.as<float>(), num_panels * size_t{16}, false,
+    kernels.matmul({weights.view, c.form, packed.data(), c.num_rows, out.as<float>(), out_stride, false,
                     begin, begin + at_once, scratch[worker].data()});
     return c.is_from_memory ? panel_gb * at_once : operations_per_panel * at_once * 1e-12;
   };

@@ -52,6 +52,9 @@ struct KernelTable {
   // ---- products (inl/matmul.inl.h)
   size_t (*activation_bytes)(ActivationForm form, uint32_t num_rows, uint32_t num_inputs);
   void (*pack_activations)(const ActivationPackArgs& args);
+  // What rounding x to the int8 form leaves: residual[i] = fma(-dx, code, x[i]). n is a multiple of 32; in place is
+  // allowed. The int8 form of x and that of its residual together are x to about 15 bits.
+  void (*int8_residual)(const float* x, uint32_t n, float* residual);
   size_t (*matmul_scratch_bytes)();
   void (*matmul)(const MatmulArgs& args);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "kernels/dispatch.h"
@@ -264,11 +265,16 @@ void ExpectEveryBatchEqualsGeneric(const KernelTable& target, DType dtype, uint3
   }
 }
 
-const std::vector<uint32_t> kBatches = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 28, 29, 43, 56, 57, 64};
+// 1 to 64: every size that a step of many sequences may have.
+std::vector<uint32_t> AllBatches() {
+  std::vector<uint32_t> sizes(64);
+  std::iota(sizes.begin(), sizes.end(), 1u);
+  return sizes;
+}
 
 TEST_P(MatmulTest, Int8OfEveryBatchEqualsGeneric) {
   for (const DType dtype : kIntegerTypes) {
-    ExpectEveryBatchEqualsGeneric(target(), dtype, 48, 768, ActivationForm::kInt8, kBatches);
+    ExpectEveryBatchEqualsGeneric(target(), dtype, 48, 768, ActivationForm::kInt8, AllBatches());
   }
 }
 
@@ -391,6 +397,29 @@ TEST_P(MatmulTest, AccumulateAddsTheFinishedSumOnce) {
 
     ExpectSameBits(RunProduct(target(), matrix.view(), x, num_rows, form, {}, before), expected, weights.view.name);
   }
+}
+
+TEST_P(MatmulTest, TheResidualIsWhatTheInt8FormLeaves) {
+  std::vector<float> x = RandomActivations(160, 1);
+  std::fill_n(x.begin() + 32, 32, 0.0f);
+  x[64 + 5] = std::numeric_limits<float>::infinity();
+  std::vector<float> found(160), expected(160);
+
+  target().int8_residual(x.data(), 160, found.data());
+
+  Generic().int8_residual(x.data(), 160, expected.data());
+  ExpectSameBits(found, expected, "residual");
+  for (uint32_t block : {0u, 96u, 128u}) {
+    const float max = std::fabs(*std::max_element(x.begin() + block, x.begin() + block + 32,
+                                                  [](float a, float b) { return std::fabs(a) < std::fabs(b); }));
+    for (uint32_t i = block; i < block + 32; ++i) {
+      const float dx = max / 127.0f;
+      EXPECT_EQ(found[i], std::fma(-dx, std::nearbyint(x[i] * (127.0f / max)), x[i]));
+      EXPECT_LE(std::fabs(found[i]), dx * 0.5001f);
+    }
+  }
+  EXPECT_THAT(std::span(found).subspan(32, 32), ::testing::Each(0.0f));
+  EXPECT_TRUE(std::isnan(found[64]));
 }
 
 TEST_P(MatmulTest, NoOutputsAndNoPanelsWriteNothing) {

@@ -4,6 +4,7 @@
 // (docs/formats/packed_weights.md).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -23,6 +24,11 @@ struct PackedMatrixView {
   size_t panel_bytes = 0;         // Bytes from one panel to the next.
   const uint8_t* data = nullptr;  // CeilDiv(num_outputs, 16) panels; the missing outputs of the last one are zero.
   uint32_t num_panels() const { return (num_outputs + kPanelOutputs - 1) / kPanelOutputs; }
+  // The outputs of panels [begin, end) as a matrix of their own.
+  PackedMatrixView Panels(uint32_t begin, uint32_t end) const {
+    const uint32_t last = std::min(end * kPanelOutputs, num_outputs);
+    return {dtype, last - begin * kPanelOutputs, num_inputs, panel_bytes, data + begin * panel_bytes};
+  }
 };
 
 class PackedMatrix {

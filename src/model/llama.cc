@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +17,8 @@
 
 namespace kvern {
 namespace {
+
+constexpr uint32_t kHeadPanels = 32;  // Of the output head at a time.
 
 struct LlamaLayer {
   std::vector<float> attn_norm;  // [width]
@@ -79,7 +80,8 @@ class Llama final : public Model {
         width_input_(kernels_, options.activations),
         heads_input_(kernels_, options.activations),
         ffn_input_(kernels_, options.activations),
-        head_input_(kernels_, ActivationMode::kF32),
+        head_input_(kernels_, options.activations),
+        head_terms_(head_input_.FormFor(weights_.head().view()) == ActivationForm::kInt8 ? 2 : 1),
         x_(config_.width),
         cos_(rope_.num_pairs()),
         sin_(rope_.num_pairs()),
@@ -90,7 +92,7 @@ class Llama final : public Model {
         gate_(config_.ffn_width),
         up_(config_.ffn_width),
         normed_(config_.width),
-        logits_(config_.vocab_size) {
+        head_out_(kHeadPanels * kPanelOutputs) {
     for (const LlamaLayer& layer : weights_.layers) {
       for (const PackedMatrix* m : {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.ffn_gate, &layer.ffn_up}) {
         width_input_.AddReader(m->view());
@@ -125,17 +127,17 @@ class Llama final : public Model {
   void Head(const ForwardBatch& batch, std::span<float> logits, Worker& worker);
 
   // ---- pieces of it
-  // Packs norm(x[rows[i]]) as row i of `input`; complete for this worker on return. `rows` empty: all num_rows in
-  // order.
-  void PackNormed(const std::vector<float>& norm, uint32_t num_rows, std::span<const uint32_t> rows, PackedInput& input,
-                  Worker& worker);
+  // Packs norm(x) into width_input_; complete for this worker on return.
+  void PackNormed(const std::vector<float>& norm, uint32_t num_rows, Worker& worker);
+  // Packs the terms of norm(x[rows[i]]) into head_input_; complete for this worker on return.
+  void PackHeadInput(std::span<const uint32_t> rows, Worker& worker);
   // Panels [begin, end) of out = weights * input, or out + weights * input.
   struct Out {
     float* data;
     size_t stride;
     bool accumulate;
   };
-  void Product(const PackedMatrix& weights, const PackedInput& input, uint32_t copy, uint32_t num_rows, Out out,
+  void Product(const PackedMatrixView& weights, const PackedInput& input, uint32_t copy, uint32_t num_rows, Out out,
                Worker::Range panels, const Worker& worker);
   static Out Into(RowBuffer& rows) { return {rows.row(0), rows.stride(), /*accumulate=*/false}; }
   static Out Onto(RowBuffer& rows) { return {rows.row(0), rows.stride(), /*accumulate=*/true}; }
@@ -157,9 +159,10 @@ class Llama final : public Model {
   PackedInput width_input_;  // [M][width] normed residual stream
   PackedInput heads_input_;  // [M][num_heads * head_dim] attention output
   PackedInput ffn_input_;    // [M][ffn_width] silu(gate) * up
-  // [logit rows][width], always f32: the head is bound by reading its weights, and int8 here would cost a quarter of
-  // the divergence of all int8 activations together (docs/results.md).
+  // [terms][logit rows][width]. With integer weights a row has two terms, its int8 form and that of what rounding left:
+  // int8 alone would cost a quarter of the divergence of all int8 activations together (docs/results.md).
   PackedInput head_input_;
+  const uint32_t head_terms_;
   RowBuffer x_;            // [M][width] residual stream
   RowBuffer cos_, sin_;    // [M][rope pairs]
   RowBuffer q_;            // [M][num_heads][head_dim]
@@ -167,7 +170,7 @@ class Llama final : public Model {
   RowBuffer heads_;        // [M][num_heads][head_dim]
   RowBuffer gate_, up_;    // [M][ffn_width]
   RowBuffer normed_;       // [workers][width]
-  RowBuffer logits_;       // [logit rows][vocab_size], used where the vocabulary is no multiple of a panel
+  RowBuffer head_out_;     // [workers][terms][logit rows][outputs of kHeadPanels panels]
   AlignedBuffer scratch_;  // [workers][matmul scratch]
   size_t scratch_stride_ = 0;
   std::vector<uint64_t> products_;  // [workers] query-key products of this step
@@ -183,9 +186,9 @@ Status Llama::Reserve(const ForwardBatch& batch) {
   for (PackedInput* input : {&width_input_, &heads_input_, &ffn_input_}) {
     KVERN_RETURN_IF_ERROR(input->Reserve(num_rows, num_workers, allocator_));
   }
-  KVERN_RETURN_IF_ERROR(head_input_.Reserve(num_logit_rows, num_workers, allocator_));
+  KVERN_RETURN_IF_ERROR(head_input_.Reserve(head_terms_ * num_logit_rows, num_workers, allocator_));
+  KVERN_RETURN_IF_ERROR(head_out_.Reserve(num_workers * head_terms_ * num_logit_rows, allocator_));
   KVERN_RETURN_IF_ERROR(normed_.Reserve(num_workers, allocator_));
-  if (config_.vocab_size % kPanelOutputs != 0) KVERN_RETURN_IF_ERROR(logits_.Reserve(num_logit_rows, allocator_));
   if (scratch_.size() == 0) {
     scratch_stride_ = RoundUp(kernels_.matmul_scratch_bytes(), 64);
     KVERN_ASSIGN_OR_RETURN(scratch_, allocator_.Allocate(num_workers * scratch_stride_));
@@ -232,7 +235,7 @@ void Llama::Embed(const ForwardBatch& batch, Worker& worker) {
 void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index, Worker& worker) {
   const LlamaLayer& layer = weights_.layers[layer_index];
   const auto num_rows = static_cast<uint32_t>(batch.tokens.size());
-  PackNormed(layer.attn_norm, num_rows, {}, width_input_, worker);
+  PackNormed(layer.attn_norm, num_rows, worker);
 
   // q = Wq n, k = Wk n, v = Wv n: their panels in one row, cut among the workers.
   struct Projection {
@@ -248,7 +251,7 @@ void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index, Worker& w
     const uint64_t count = p.weights.view().num_panels();
     const uint64_t begin = std::clamp(part.begin, first, first + count) - first;
     const uint64_t end = std::clamp(part.end, first, first + count) - first;
-    Product(p.weights, width_input_, CopyOf(num_rows, worker), num_rows, Into(p.out), {begin, end}, worker);
+    Product(p.weights.view(), width_input_, CopyOf(num_rows, worker), num_rows, Into(p.out), {begin, end}, worker);
     first += count;
   }
   worker.Barrier();
@@ -288,17 +291,17 @@ void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index, Worker& w
   heads_input_.Pack(heads_.row(0), heads_.stride(), num_rows, heads_width, static_cast<uint32_t>(packed.begin),
                     static_cast<uint32_t>(packed.end), 0, heads_width, CopyOf(num_rows, worker));
   if (!is_private) worker.Barrier();
-  Product(layer.attn_output, heads_input_, CopyOf(num_rows, worker), num_rows, Onto(x_),
+  Product(layer.attn_output.view(), heads_input_, CopyOf(num_rows, worker), num_rows, Onto(x_),
           worker.Part(layer.attn_output.view().num_panels(), 2), worker);
 }
 
 void Llama::FeedForward(const LlamaLayer& layer, uint32_t num_rows, Worker& worker) {
-  PackNormed(layer.ffn_norm, num_rows, {}, width_input_, worker);
+  PackNormed(layer.ffn_norm, num_rows, worker);
 
   // gate = Wg n, up = Wu n; each worker goes on with its own columns, whole groups of 32, up to the packed input of Wd.
   const Worker::Range panels = worker.Part(layer.ffn_gate.view().num_panels(), 2);
-  Product(layer.ffn_gate, width_input_, CopyOf(num_rows, worker), num_rows, Into(gate_), panels, worker);
-  Product(layer.ffn_up, width_input_, CopyOf(num_rows, worker), num_rows, Into(up_), panels, worker);
+  Product(layer.ffn_gate.view(), width_input_, CopyOf(num_rows, worker), num_rows, Into(gate_), panels, worker);
+  Product(layer.ffn_up.view(), width_input_, CopyOf(num_rows, worker), num_rows, Into(up_), panels, worker);
   const auto begin = static_cast<uint32_t>(std::min<uint64_t>(panels.begin * kPanelOutputs, config_.ffn_width));
   const auto end = static_cast<uint32_t>(std::min<uint64_t>(panels.end * kPanelOutputs, config_.ffn_width));
   if (begin < end) {
@@ -311,46 +314,74 @@ void Llama::FeedForward(const LlamaLayer& layer, uint32_t num_rows, Worker& work
   worker.Barrier();
 
   // x += Wd (silu(gate) * up)
-  Product(layer.ffn_down, ffn_input_, /*copy=*/0, num_rows, Onto(x_),
+  Product(layer.ffn_down.view(), ffn_input_, /*copy=*/0, num_rows, Onto(x_),
           worker.Part(layer.ffn_down.view().num_panels(), 2), worker);
 }
 
 void Llama::Head(const ForwardBatch& batch, std::span<float> logits, Worker& worker) {
   const auto num_rows = static_cast<uint32_t>(batch.logit_rows.size());
-  PackNormed(weights_.output_norm, num_rows, batch.logit_rows, head_input_, worker);
-  const Worker::Range panels = worker.Part(weights_.head().view().num_panels(), 2);
-  if (config_.vocab_size % kPanelOutputs == 0) {
-    const Out out = {logits.data(), config_.vocab_size, /*accumulate=*/false};
-    Product(weights_.head(), head_input_, CopyOf(num_rows, worker), num_rows, out, panels, worker);
-    return;
-  }
-  Product(weights_.head(), head_input_, CopyOf(num_rows, worker), num_rows, Into(logits_), panels, worker);
-  worker.Barrier();
-  const Worker::Range rows = worker.Part(num_rows);
-  for (uint64_t row = rows.begin; row < rows.end; ++row) {
-    std::memcpy(&logits[row * config_.vocab_size], logits_.row(row), config_.vocab_size * sizeof(float));
+  const uint32_t num_terms = head_terms_ * num_rows;
+  PackHeadInput(batch.logit_rows, worker);
+  // Some panels at a time, so that the terms of their logits are added while they are in cache.
+  const Worker::Range part = worker.Part(weights_.head().view().num_panels(), 2);
+  const uint64_t first_term = uint64_t{worker.index()} * num_terms;
+  const Out out = {head_out_.row(first_term), head_out_.stride(), /*accumulate=*/false};
+  for (uint64_t panel = part.begin; panel < part.end; panel += kHeadPanels) {
+    const uint64_t panel_end = std::min<uint64_t>(panel + kHeadPanels, part.end);
+    const PackedMatrixView weights =
+        weights_.head().view().Panels(static_cast<uint32_t>(panel), static_cast<uint32_t>(panel_end));
+    Product(weights, head_input_, CopyOf(num_terms, worker), num_terms, out, {0, weights.num_panels()}, worker);
+    const uint64_t begin = panel * kPanelOutputs;
+    const uint64_t count = weights.num_outputs;
+    for (uint32_t row = 0; row < num_rows; ++row) {
+      const float* const term = head_out_.row(first_term + row);
+      float* const row_logits = &logits[row * uint64_t{config_.vocab_size} + begin];
+      if (head_terms_ == 1) {
+        std::copy_n(term, count, row_logits);
+      } else {
+        const float* const residual = head_out_.row(first_term + num_rows + row);
+        for (uint64_t i = 0; i < count; ++i) row_logits[i] = term[i] + residual[i];
+      }
+    }
   }
 }
 
-void Llama::PackNormed(const std::vector<float>& norm, uint32_t num_rows, std::span<const uint32_t> rows,
-                       PackedInput& input, Worker& worker) {
-  const bool is_private = num_rows <= PackedInput::kPrivateRows;
+void Llama::PackHeadInput(std::span<const uint32_t> rows, Worker& worker) {
+  const auto num_rows = static_cast<uint32_t>(rows.size());
+  const uint32_t num_terms = head_terms_ * num_rows;
+  const bool is_private = num_terms <= PackedInput::kPrivateRows;
   const Worker::Range part = is_private ? Worker::Range{0, num_rows} : worker.Part(num_rows);
-  float* normed = normed_.row(worker.index());
+  float* const normed = normed_.row(worker.index());
   for (uint64_t i = part.begin; i < part.end; ++i) {
-    kernels_.rms_norm(x_.row(rows.empty() ? i : rows[i]), norm.data(), config_.width, config_.norm_eps, normed);
-    const auto row = static_cast<uint32_t>(i);
-    input.Pack(normed, /*x_stride=*/0, num_rows, config_.width, row, row + 1, 0, config_.width,
-               CopyOf(num_rows, worker));
+    kernels_.rms_norm(x_.row(rows[i]), weights_.output_norm.data(), config_.width, config_.norm_eps, normed);
+    for (uint32_t term = 0; term < head_terms_; ++term) {
+      if (term > 0) kernels_.int8_residual(normed, config_.width, normed);
+      const auto row = static_cast<uint32_t>(term * num_rows + i);
+      head_input_.Pack(normed, /*x_stride=*/0, num_terms, config_.width, row, row + 1, 0, config_.width,
+                       CopyOf(num_terms, worker));
+    }
   }
   if (!is_private) worker.Barrier();
 }
 
-void Llama::Product(const PackedMatrix& weights, const PackedInput& input, uint32_t copy, uint32_t num_rows, Out out,
+void Llama::PackNormed(const std::vector<float>& norm, uint32_t num_rows, Worker& worker) {
+  const bool is_private = num_rows <= PackedInput::kPrivateRows;
+  const Worker::Range part = is_private ? Worker::Range{0, num_rows} : worker.Part(num_rows);
+  float* const normed = normed_.row(worker.index());
+  for (uint64_t i = part.begin; i < part.end; ++i) {
+    kernels_.rms_norm(x_.row(i), norm.data(), config_.width, config_.norm_eps, normed);
+    const auto row = static_cast<uint32_t>(i);
+    width_input_.Pack(normed, /*x_stride=*/0, num_rows, config_.width, row, row + 1, 0, config_.width,
+                      CopyOf(num_rows, worker));
+  }
+  if (!is_private) worker.Barrier();
+}
+
+void Llama::Product(const PackedMatrixView& weights, const PackedInput& input, uint32_t copy, uint32_t num_rows, Out out,
                     Worker::Range panels, const Worker& worker) {
   if (panels.begin >= panels.end) return;
-  const ActivationForm form = input.FormFor(weights.view());
-  kernels_.matmul({.weights = weights.view(),
+  const ActivationForm form = input.FormFor(weights);
+  kernels_.matmul({.weights = weights,
                    .form = form,
                    .activations = input.data(form, copy),
                    .num_rows = num_rows,

@@ -5,6 +5,7 @@
 // matmul.inl.h
 size_t ActivationBytes(ActivationForm form, uint32_t num_rows, uint32_t num_inputs);
 void PackActivations(const ActivationPackArgs& args);
+void Int8Residual(const float* x, uint32_t n, float* residual);
 size_t MatmulScratchBytes();
 void Matmul(const MatmulArgs& args);
 

@@ -129,6 +129,17 @@ KVERN_INLINE void QuantiseBlock(const float* x, QuantisedBlock& block) {
   block.sx = block.dx * static_cast<float>(block.sums[0] + block.sums[1]);
 }
 
+void Int8Residual(const float* x, uint32_t n, float* residual) {
+  for (uint32_t k = 0; k < n; k += kBlockInputs) {
+    QuantisedBlock block;
+    QuantiseBlock(x + k, block);
+    const F32x16 minus_dx = Set1(-block.dx);
+    for (uint32_t i = 0; i < kBlockInputs; i += 16) {
+      Store(residual + k + i, Fma(minus_dx, ToF32(LoadI8(block.codes + i)), Load(x + k + i)));
+    }
+  }
+}
+
 KVERN_INLINE void PackInt8(const ActivationPackArgs& args, const ActivationLayout& layout) {
   for (uint32_t row = args.row_begin; row < args.row_end; ++row) {
     const uint32_t tile = layout.tile_of_row(row);

@@ -7,6 +7,7 @@ const KernelTable kKernelTable = {
     .name = KVERN_TARGET_NAME,
     .activation_bytes = ActivationBytes,
     .pack_activations = PackActivations,
+    .int8_residual = Int8Residual,
     .matmul_scratch_bytes = MatmulScratchBytes,
     .matmul = Matmul,
     .rms_norm = RmsNorm,
