@@ -96,46 +96,72 @@ size_t ActivationBytes(ActivationForm form, uint32_t num_rows, uint32_t num_inpu
   return (bytes + 63) / 64 * 64;
 }
 
-// One row's 32 activations x as codes, with what belongs to them (docs/numerics.md, "Activations as int8"):
-//   dx = max |x| / 127, code = x * (127 / max |x|) to the nearest integer, ties to even.
-struct QuantisedBlock {
-  alignas(32) int8_t codes[kBlockInputs];
-  float dx, sx;
-  int32_t sums[2];
+// Up to kQuantisedAtOnce consecutive blocks of a row as codes, with what belongs to each (docs/numerics.md,
+// "Activations as int8"): dx = max |x| / 127, code = x * (127 / max |x|) to the nearest integer, ties to even. Several
+// at once share the steps over lanes and the divisions.
+inline constexpr uint32_t kQuantisedAtOnce = 16;
+struct QuantisedBlocks {
+  alignas(64) int8_t codes[kQuantisedAtOnce][kBlockInputs];
+  float dx[kQuantisedAtOnce], sx[kQuantisedAtOnce];
+  int32_t sums[2 * kQuantisedAtOnce];  // Of the first and the last 16 codes of each.
 };
 
-KVERN_INLINE void QuantiseBlock(const float* x, QuantisedBlock& block) {
-  const F32x16 x0 = Load(x), x1 = Load(x + 16);
+// max |x| of each block as bits, which order like the magnitudes, with infinity and then NaN on top.
+KVERN_INLINE void MaxMagnitudes(const float* x, uint32_t num_blocks, int32_t* max_bits) {
   const I32x16 magnitude = Set1I32(0x7fffffff);
-  // The bits of magnitudes order like the magnitudes, with infinity and then NaN on top.
-  const int32_t max_bits = HorizontalMax(Max(And(BitsOf(x0), magnitude), And(BitsOf(x1), magnitude)));
+  for (uint32_t b = 0; b < kQuantisedAtOnce; b += 4) {
+    I32x16 maxima[4];
+    KVERN_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) {
+      const float* block = x + (b + i) * kBlockInputs;
+      maxima[i] = b + i < num_blocks
+                      ? Max(And(BitsOf(Load(block)), magnitude), And(BitsOf(Load(block + 16)), magnitude))
+                      : Set1I32(0);
+    }
+    HorizontalMaxOf4(maxima, max_bits + b);
+  }
+}
+
+KVERN_INLINE void QuantiseBlocks(const float* x, uint32_t num_blocks, QuantisedBlocks& out) {
   constexpr int32_t kInfinityBits = 0x7f800000;
   constexpr int32_t kTinyBits = 0x0d800000;  // 2^-100: below it 127 / max |x| might not be finite.
-  if (max_bits < kTinyBits || max_bits >= kInfinityBits) {
-    const float dx = max_bits < kTinyBits ? 0.0f : std::numeric_limits<float>::quiet_NaN();
-    std::memset(block.codes, 0, sizeof(block.codes));
-    block.dx = block.sx = dx;
-    block.sums[0] = block.sums[1] = 0;
-    return;
+  alignas(64) int32_t max_bits[kQuantisedAtOnce];
+  MaxMagnitudes(x, num_blocks, max_bits);
+  const I32x16 bits = Load(max_bits);
+  const F32x16 max = FloatFromBits(bits), zero = Zero();
+  const Mask16 is_tiny = Greater(Set1I32(kTinyBits), bits), is_finite = Greater(Set1I32(kInfinityBits), bits);
+  const F32x16 nan = Set1(std::numeric_limits<float>::quiet_NaN());
+  const F32x16 dx = Select(is_finite, Select(is_tiny, zero, Div(max, Set1(127.0f))), nan);
+  alignas(64) float inverses[kQuantisedAtOnce];  // 0: all codes are 0.
+  Store(inverses, Select(is_finite, Select(is_tiny, zero, Div(Set1(127.0f), max)), zero));
+
+  for (uint32_t b = 0; b < num_blocks; b += 2) {
+    I32x16 codes[4];  // Halves of two blocks.
+    KVERN_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) {
+      const uint32_t block = b + i / 2;
+      codes[i] = Set1I32(0);
+      if (block < num_blocks && inverses[block] != 0) {
+        codes[i] = ToI32(Mul(Load(x + block * kBlockInputs + i % 2 * 16), Set1(inverses[block])));
+      }
+      StoreLowBytes(&out.codes[block][i % 2 * 16], codes[i]);
+    }
+    HorizontalSumOf4(codes, out.sums + 2 * b);
   }
-  const float max = std::bit_cast<float>(max_bits);
-  const F32x16 inverse = Set1(127.0f / max);
-  const I32x16 q0 = ToI32(Mul(x0, inverse)), q1 = ToI32(Mul(x1, inverse));
-  StoreLowBytes(block.codes, q0);
-  StoreLowBytes(block.codes + 16, q1);
-  block.sums[0] = HorizontalSum(q0);
-  block.sums[1] = HorizontalSum(q1);
-  block.dx = max / 127.0f;
-  block.sx = block.dx * static_cast<float>(block.sums[0] + block.sums[1]);
+  Store(out.dx, dx);
+  for (uint32_t b = 0; b < num_blocks; ++b) {
+    out.sx[b] = out.dx[b] * static_cast<float>(out.sums[2 * b] + out.sums[2 * b + 1]);
+  }
 }
 
 void Int8Residual(const float* x, uint32_t n, float* residual) {
-  for (uint32_t k = 0; k < n; k += kBlockInputs) {
-    QuantisedBlock block;
-    QuantiseBlock(x + k, block);
-    const F32x16 minus_dx = Set1(-block.dx);
-    for (uint32_t i = 0; i < kBlockInputs; i += 16) {
-      Store(residual + k + i, Fma(minus_dx, ToF32(LoadI8(block.codes + i)), Load(x + k + i)));
+  for (uint32_t k = 0; k < n; k += kQuantisedAtOnce * kBlockInputs) {
+    const uint32_t num_blocks = std::min(kQuantisedAtOnce, (n - k) / kBlockInputs);
+    QuantisedBlocks blocks;
+    QuantiseBlocks(x + k, num_blocks, blocks);
+    for (uint32_t i = 0; i < num_blocks * kBlockInputs; i += 16) {
+      const F32x16 codes = ToF32(LoadI8(&blocks.codes[i / kBlockInputs][i % kBlockInputs]));
+      Store(residual + k + i, Fma(Set1(-blocks.dx[i / kBlockInputs]), codes, Load(x + k + i)));
     }
   }
 }
@@ -152,17 +178,20 @@ KVERN_INLINE void PackInt8(const ActivationPackArgs& args, const ActivationLayou
       const uint32_t num_blocks = chunk_inputs / kBlockInputs;
       const Int8Cell<uint8_t> cell(args.packed + layout.cell_offset(chunk_begin, first_row), num_blocks, rows);
       const uint32_t end = std::min(args.col_end, chunk_begin + chunk_inputs);
-      for (; k < end; k += kBlockInputs) {
-        QuantisedBlock block;
-        QuantiseBlock(x + k, block);
-        const size_t b = (k - chunk_begin) / kBlockInputs;
-        const size_t at = b * rows + (row - first_row);
-        int8_t* codes = cell.codes + (b * 8 * rows + (row - first_row)) * 4;
-        for (size_t g = 0; g < 8; ++g) std::memcpy(codes + g * rows * 4, block.codes + g * 4, 4);
-        cell.dx[at] = block.dx;
-        cell.sx[at] = block.sx;
-        cell.sums[at] = block.sums[0];
-        cell.sums[num_blocks * rows + at] = block.sums[1];
+      while (k < end) {
+        const uint32_t count = std::min(kQuantisedAtOnce, (end - k) / kBlockInputs);
+        QuantisedBlocks blocks;
+        QuantiseBlocks(x + k, count, blocks);
+        for (uint32_t i = 0; i < count; ++i, k += kBlockInputs) {
+          const size_t b = (k - chunk_begin) / kBlockInputs;
+          const size_t at = b * rows + (row - first_row);
+          int8_t* codes = cell.codes + (b * 8 * rows + (row - first_row)) * 4;
+          for (size_t g = 0; g < 8; ++g) std::memcpy(codes + g * rows * 4, blocks.codes[i] + g * 4, 4);
+          cell.dx[at] = blocks.dx[i];
+          cell.sx[at] = blocks.sx[i];
+          cell.sums[at] = blocks.sums[2 * i];
+          cell.sums[num_blocks * rows + at] = blocks.sums[2 * i + 1];
+        }
       }
     }
   }

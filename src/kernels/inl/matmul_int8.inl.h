@@ -176,8 +176,12 @@ template <DType kType>
 struct Int8Pass {
   static constexpr IntFormat kFormat = IntFormatOf(kType);
   static constexpr int kSubs = kFormat.subs_per_block;
+  static constexpr int kUnpackedBits = kDotWidthMatters ? kFormat.bits : 8;
   using Direct = PanelSource<kType>;
-  using Unpacked = UnpackedSource<kDotWidthMatters ? kFormat.bits : 8, kFormat.has_min, kSubs>;
+  using UnpackedPanel = UnpackedSource<kUnpackedBits, kFormat.has_min, kSubs, 1>;
+  using Unpacked = UnpackedSource<kUnpackedBits, kFormat.has_min, kSubs, kUnpackedTilePanels>;
+  // Whether unpacking a block takes long enough that two tiles should not both do it.
+  static constexpr bool kUnpackingIsDear = kFormat.bits == 5 || kFormat.bits == 6 || kFormat.is_two_level;
 
   const MatmulArgs& args;
   const ActivationLayout& layout;
@@ -238,36 +242,68 @@ struct Int8Pass {
 
   const uint8_t* Panel(uint32_t panel) const { return args.weights.data + panel * args.weights.panel_bytes; }
 
-  // One panel straight from its packed bytes. The first tile fetches ahead what streams from memory; the others find
-  // the chunk in L1.
+  // One panel, chunk by chunk. The first tile fetches ahead what streams from memory; the others find the chunk in L1.
   void RunDirect(uint32_t panel) const {
     constexpr uint32_t kAheadBytes = 8192;
     constexpr uint32_t kLinesPerBlock = (kFormat.record_bytes() / kFormat.blocks_per_record + 63) / 64;
     for (uint32_t chunk = 0; chunk < args.weights.num_inputs; chunk += layout.chunk_inputs) {
       const auto cursor = BlockCursor<kType>::At(Panel(panel), chunk / kBlockInputs);
+      const bool is_unpacked = kUnpackingIsDear && tile_end - tile_begin > 1;
+      if (is_unpacked) UnpackPanels<1>(panel, chunk);
       for (uint32_t tile = tile_begin; tile < tile_end; ++tile) {
         TileArgs a = ArgsFor(tile, chunk, panel, kPanelOutputs);
         if (tile == tile_begin) {
           a.prefetch = cursor.codes() + kAheadBytes;
           a.prefetch_lines = kLinesPerBlock;
         }
+        if constexpr (kUnpackingIsDear) {
+          if (is_unpacked) {
+            RunInt8Tile<UnpackedPanel, kDirectTileRows>(layout.tile_rows(tile),
+                                                        UnpackedPanel{scratch.codes, scratch.scales}, a);
+            continue;
+          }
+        }
         RunInt8Tile<Direct, kDirectTileRows>(layout.tile_rows(tile), Direct{cursor}, a);
       }
     }
   }
 
-  // kUnpackedTilePanels panels, unpacked chunk by chunk.
+  template <int kPanels>
+  void UnpackPanels(uint32_t panel, uint32_t chunk) const {
+    UnpackChunk<kType, kPanels>(Panel(panel), args.weights.panel_bytes, chunk / kBlockInputs,
+                                layout.inputs_of_chunk(chunk) / kBlockInputs, scratch.codes, scratch.scales);
+  }
+
+  // kUnpackedTilePanels panels, unpacked chunk by chunk. For each block of work the first tiles fetch a line of what is
+  // unpacked next.
   void RunUnpacked(uint32_t panel) const {
     const uint32_t num_inputs = args.weights.num_inputs;
+    const size_t part_bytes = layout.chunk_inputs / kBlockInputs * kFormat.record_bytes() / kFormat.blocks_per_record;
     for (uint32_t chunk = 0; chunk < num_inputs; chunk += layout.chunk_inputs) {
-      const uint32_t num_blocks = layout.inputs_of_chunk(chunk) / kBlockInputs;
-      UnpackChunk<kType>(Panel(panel), args.weights.panel_bytes, chunk / kBlockInputs, num_blocks, scratch.codes,
-                         scratch.scales);
+      UnpackPanels<kUnpackedTilePanels>(panel, chunk);
+      const uint8_t* const next = NextUnpacked(panel, chunk);
+      size_t fetched = 0;
       for (uint32_t tile = tile_begin; tile < tile_end; ++tile) {
-        const TileArgs a = ArgsFor(tile, chunk, panel, kPanelOutputs * kUnpackedTilePanels);
+        TileArgs a = ArgsFor(tile, chunk, panel, kPanelOutputs * kUnpackedTilePanels);
+        if (next != nullptr && fetched < kUnpackedTilePanels * part_bytes) {
+          a.prefetch = next + fetched / part_bytes * args.weights.panel_bytes + fetched % part_bytes;
+          a.prefetch_lines = 1;
+          fetched += size_t{a.num_blocks} * 64;
+        }
         RunInt8Tile<Unpacked, kUnpackedTileRows>(layout.tile_rows(tile), Unpacked{scratch.codes, scratch.scales}, a);
       }
     }
+  }
+
+  // Where the chunk stands that is unpacked after `chunk` of the panels at `panel`; null after the last.
+  const uint8_t* NextUnpacked(uint32_t panel, uint32_t chunk) const {
+    chunk += layout.inputs_of_chunk(chunk);
+    if (chunk >= args.weights.num_inputs) {
+      chunk = 0;
+      panel += kUnpackedTilePanels;
+    }
+    if (panel + kUnpackedTilePanels > args.panel_end) return nullptr;
+    return BlockCursor<kType>::At(Panel(panel), chunk / kBlockInputs).record;
   }
 
   void Run() const {

@@ -98,9 +98,9 @@ struct PanelSource {
 
 // From scratch that UnpackChunk has filled: codes [block][k-group][panel][64], scales [block][sub][panel][d, -d *
 // magic, min (formats with minima)][16].
-template <int kBitsOfSums, bool kWithMin, int kSubsPerBlock>
+template <int kBitsOfSums, bool kWithMin, int kSubsPerBlock, int kPanelsOfTile>
 struct UnpackedSource {
-  static constexpr int kPanels = kUnpackedTilePanels;
+  static constexpr int kPanels = kPanelsOfTile;
   static constexpr int kBits = kBitsOfSums;
   static constexpr bool kHasMin = kWithMin;
   static constexpr int kSubs = kSubsPerBlock;
@@ -130,11 +130,10 @@ KVERN_INLINE void UnpackGroups(const uint8_t* block, uint8_t* out) {
 }
 
 // Fills the scratch of an UnpackedSource from the panels at `panels`, panel_bytes apart.
-template <DType kType>
+template <DType kType, int kPanels>
 KVERN_NOINLINE void UnpackChunk(const uint8_t* panels, size_t panel_bytes, uint32_t first_block, uint32_t num_blocks,
                                 uint8_t* codes, float* scales) {
   constexpr IntFormat kFormat = IntFormatOf(kType);
-  constexpr int kPanels = kUnpackedTilePanels;
   constexpr int kFloats = 16 * (kFormat.has_min ? 3 : 2);
   for (int panel = 0; panel < kPanels; ++panel) {
     auto cursor = BlockCursor<kType>::At(panels + static_cast<size_t>(panel) * panel_bytes, first_block);

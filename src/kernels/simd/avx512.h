@@ -127,6 +127,23 @@ KVERN_INLINE int32_t HorizontalMax(I32x16 a) {
   return _mm_cvtsi128_si32(_mm_max_epi32(by2, _mm_shuffle_epi32(by2, 0xb1)));
 }
 
+// The same of four vectors at once.
+template <bool kIsMax>
+KVERN_INLINE __m512i MaxOrSum(__m512i a, __m512i b) {
+  return kIsMax ? _mm512_max_epi32(a, b) : _mm512_add_epi32(a, b);
+}
+template <bool kIsMax>
+KVERN_INLINE void ReduceOf4(const I32x16 (&a)[4], int32_t* out) {
+  const __m512i x = MaxOrSum<kIsMax>(_mm512_unpacklo_epi32(a[0].v, a[1].v), _mm512_unpackhi_epi32(a[0].v, a[1].v));
+  const __m512i y = MaxOrSum<kIsMax>(_mm512_unpacklo_epi32(a[2].v, a[3].v), _mm512_unpackhi_epi32(a[2].v, a[3].v));
+  const __m512i quads = MaxOrSum<kIsMax>(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
+  const __m512i pairs = MaxOrSum<kIsMax>(quads, _mm512_shuffle_i64x2(quads, quads, 0x4e));
+  const __m512i all = MaxOrSum<kIsMax>(pairs, _mm512_shuffle_i64x2(pairs, pairs, 0xb1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_castsi512_si128(all));
+}
+KVERN_INLINE void HorizontalSumOf4(const I32x16 (&a)[4], int32_t* out) { ReduceOf4<false>(a, out); }
+KVERN_INLINE void HorizontalMaxOf4(const I32x16 (&a)[4], int32_t* out) { ReduceOf4<true>(a, out); }
+
 // ---- Bytes, four to a lane.
 struct Bytes64 {
   __m512i v;

@@ -247,6 +247,14 @@ KVERN_INLINE int32_t HorizontalMax(I32x16 a) {
   return max;
 }
 
+// The same of four vectors at once.
+KVERN_INLINE void HorizontalSumOf4(const I32x16 (&a)[4], int32_t* out) {
+  for (int i = 0; i < 4; ++i) out[i] = HorizontalSum(a[i]);
+}
+KVERN_INLINE void HorizontalMaxOf4(const I32x16 (&a)[4], int32_t* out) {
+  for (int i = 0; i < 4; ++i) out[i] = HorizontalMax(a[i]);
+}
+
 // ---- Bytes, four to a lane.
 struct Bytes64 {
   uint8_t v[64];
