@@ -158,6 +158,27 @@ INSTANTIATE_TEST_SUITE_P(Shapes, TinyExactnessTest,
                                   (std::get<1>(param_info.param) == ActivationMode::kInt8 ? "_int8" : "_f32");
                          });
 
+// Every size of a batch that decodes, from one sequence to 64: the products change their tiles within.
+TEST_P(TinyExactnessTest, EveryBatchOf1To64DecodingSequencesGivesTheSameBits) {
+  std::vector<uint32_t> lengths(64);
+  for (uint32_t i = 0; i < lengths.size(); ++i) lengths[i] = 2 + i % 3;
+  const auto sequences = Sequences(spec(), lengths);
+  const std::vector<ForwardTrace> expected = Reference(spec(), sequences, KvType::kF16, mode());
+  for (const KernelTable* target : RunnableTargets()) {
+    if (target == &Generic()) continue;
+    LoadedTinyModel tiny = LoadTinyModel(spec(), *target, /*num_threads=*/2, mode());
+    for (size_t size = 1; size <= sequences.size(); ++size) {
+      const ForwardPlan plan = {.block_size = 16, .chunk = 1, .kv_type = KvType::kF16};
+      const ForwardOutcome found =
+          RunForward(*tiny.model, *target, {sequences.begin(), sequences.begin() + static_cast<ptrdiff_t>(size)}, plan);
+
+      ExpectEqual(found.traces, {expected.begin(), expected.begin() + static_cast<ptrdiff_t>(size)},
+                  std::string(target->name) + ", " + std::to_string(size) + " sequences");
+      ASSERT_FALSE(HasFailure()) << "the first difference is enough";
+    }
+  }
+}
+
 // Positions beyond one and two splits of attention (256 slots), where partial results are merged.
 TEST(TinyExactnessLongTest, SequencesThatCrossSplitsGiveTheSameBits) {
   const TinyModelSpec spec = {.num_layers = 1, .num_heads = 3, .num_kv_heads = 1, .head_dim = 64};
