@@ -31,8 +31,9 @@ void EngineFlags::AddAllTo(CLI::App& app, const std::string& context_help) {
   app.add_option("-t,--threads", num_threads, "Worker threads; default: one per usable CPU")
       ->type_name("N")
       ->group(kEngineGroup);
-  app.add_option("--isa", isa, "Kernels: auto, generic, avx2, avx2-vnni, avx512, avx512-vnni; all give the same bits")
-      ->check(OneOf({"auto", "generic", "avx2", "avx2-vnni", "avx512", "avx512-vnni"}))
+  app.add_option("--isa", isa,
+                 "Kernels: auto, generic, avx2, avx2-vnni, avx512, avx512-vnni, neon; all give the same bits")
+      ->check(OneOf({"auto", "generic", "avx2", "avx2-vnni", "avx512", "avx512-vnni", "neon"}))
       ->capture_default_str()
       ->type_name("NAME")
       ->group(kEngineGroup);

@@ -1,8 +1,9 @@
 #!/bin/bash
-# The checks beside the tests themselves: format, include table, warnings of both compilers, sanitizers, fuzz smoke.
+# The checks beside the tests themselves: format, include table, warnings of both compilers, sanitizers, 64-bit Arm in
+# an emulator, fuzz smoke.
 #
 #   scripts/check.sh            all of them
-#   scripts/check.sh STAGE...   some: format includes clang asan tsan fuzz
+#   scripts/check.sh STAGE...   some: format includes clang asan tsan arm fuzz
 #
 # Every stage runs, also after one has failed; the end lists them with their times. FUZZ_SECONDS (20) is the time that
 # each fuzz target gets.
@@ -25,7 +26,7 @@ check_includes() { scripts/check_includes.py; }
 check_clang() { configure ci-clang && cmake --build --preset ci-clang --target kvern; }
 
 # Builds the test programs of preset $1 that are named after it and runs them, two at a time. A program may be followed by
-# a colon and the filter of the tests to run.
+# a colon and the filter of the tests to run. `emulator`: the command that runs the programs, where this CPU cannot.
 run_tests() {
   local preset=$1 entry program status=0
   shift
@@ -34,7 +35,7 @@ run_tests() {
   for entry; do
     program=$(find "build/$preset" -name "${entry%%:*}" -type f -perm -u+x -print -quit)
     printf '%s\0%s\0' "$program" "$([[ $entry != *:* ]] && echo '*' || echo "${entry#*:}")"
-  done | xargs -0 -n 2 -P "$jobs" bash -c '"$0" --gtest_brief=1 --gtest_filter="$1" 2>&1 | grep -v "^Running main"
+  done | xargs -0 -n 2 -P "$jobs" bash -c '${emulator:-} "$0" --gtest_brief=1 --gtest_filter="$1" 2>&1 | grep -v "^Running main"
     exit "${PIPESTATUS[0]}"' || status=1
   return "$status"
 }
@@ -50,6 +51,13 @@ check_asan() {
 check_tsan() {
   run_tests tsan base_test engine_test 'kernels_test:Attention*:*/Attention*' \
     'exactness_test:WorkCounters*:*Again*Q4_1*'
+}
+
+# The kernels and small models on 64-bit Arm: neon against generic, and both against the golden bits of all machines. What
+# generic does alone is tested above, from the same files.
+check_arm() {
+  emulator='qemu-aarch64 -L /usr/aarch64-linux-gnu' run_tests arm64 'exactness_test:*Again*:*Every*Q4_1*int8' \
+    'kernels_test:-*/generic' tiny_model_golden_test tiny_model_test tensor_test 'platform_test:CpuFeatures*'
 }
 
 # Each target NAME_fuzz, from what earlier runs found and from its seeds: those that make_NAME_seeds writes, where there
@@ -81,7 +89,7 @@ check_fuzz() {
 }
 
 stages=("$@")
-((${#stages[@]} > 0)) || stages=(format includes clang asan tsan fuzz)
+((${#stages[@]} > 0)) || stages=(format includes clang asan tsan arm fuzz)
 for stage in "${stages[@]}"; do
   declare -F "check_$stage" >/dev/null || { echo "check: there is no stage '$stage'" >&2; exit 2; }
 done

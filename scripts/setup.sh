@@ -2,7 +2,8 @@
 # Installs the Debian packages that kvern needs and that are not there yet. Does nothing, quickly, when all are there.
 #
 #   scripts/setup.sh            what `make run`, `make test` and `make bench` need
-#   scripts/setup.sh check      what `make check` and `make format` need on top: clang, its sanitizers, clang-format
+#   scripts/setup.sh check      what `make check` and `make format` need on top: clang, its sanitizers, clang-format;
+#                               a compiler and an emulator for 64-bit Arm
 #
 # Runs as root, or through sudo where there is one.
 set -euo pipefail
@@ -15,7 +16,7 @@ build_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-venv debian-faq
 )
-check_packages=(clang clang-format libclang-rt-14-dev)
+check_packages=(clang clang-format libclang-rt-14-dev g++-aarch64-linux-gnu qemu-user googletest)
 
 case "${1:-build}" in
   build) wanted=("${build_packages[@]}") ;;

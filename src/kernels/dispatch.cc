@@ -14,6 +14,8 @@ std::vector<const KernelTable*> FindRunnableTargets() {
   if (cpu.has_avx2 && cpu.has_avx_vnni) targets.push_back(&avx2_vnni::kKernelTable);
   if (cpu.has_avx512) targets.push_back(&avx512::kKernelTable);
   if (cpu.has_avx512 && cpu.has_avx512_vnni) targets.push_back(&avx512_vnni::kKernelTable);
+#elif defined(__aarch64__)
+  if (GetCpuFeatures().has_neon_dotprod) targets.push_back(&neon::kKernelTable);
 #endif
   return targets;
 }

@@ -2,10 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include "platform/cpu_features.h"
+
 namespace kvern {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(DispatchTest, GenericAlwaysRunsAndComesFirst) {
@@ -22,11 +23,25 @@ TEST(DispatchTest, EveryRunnableTargetIsChosenByItsName) {
   for (const KernelTable* target : RunnableTargets()) EXPECT_EQ(ChooseTarget(target->name).value(), target);
 }
 
-TEST(DispatchTest, AnUnknownNameIsAnErrorThatListsWhatThereIs) {
-  const Status status = ChooseTarget("sse9").status();
+TEST(DispatchTest, ATargetIsOfferedWhereTheCpuHasItsInstructions) {
+  const CpuFeatures& cpu = GetCpuFeatures();
 
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("sse9"), HasSubstr("generic")));
+  EXPECT_EQ(ChooseTarget("avx2").ok(), cpu.has_avx2);
+  EXPECT_EQ(ChooseTarget("avx2-vnni").ok(), cpu.has_avx_vnni);
+  EXPECT_EQ(ChooseTarget("avx512").ok(), cpu.has_avx512);
+  EXPECT_EQ(ChooseTarget("avx512-vnni").ok(), cpu.has_avx512_vnni);
+  EXPECT_EQ(ChooseTarget("neon").ok(), cpu.has_neon_dotprod);
+}
+
+TEST(DispatchTest, AnUnknownNameOrATargetOfAnotherCpuIsAnErrorThatListsWhatThereIs) {
+  const char* const foreign = GetCpuFeatures().has_neon_dotprod ? "avx2" : "neon";
+  for (const std::string name : {"sse9", foreign}) {
+    const Status status = ChooseTarget(name).status();
+
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr(name));
+    for (const KernelTable* target : RunnableTargets()) EXPECT_THAT(status.message(), HasSubstr(target->name));
+  }
 }
 
 }  // namespace

@@ -65,10 +65,9 @@ CpuFeatures ReadFeatures() {
 #elif defined(__aarch64__) && defined(__linux__)
 
 CpuFeatures ReadFeatures() {
-  constexpr unsigned long kAsimdDotProduct = 1ul << 20;  // HWCAP_ASIMDDP
   CpuFeatures features;
   features.brand = "unknown";
-  features.has_neon_dotprod = (::getauxval(AT_HWCAP) & kAsimdDotProduct) != 0;
+  features.has_neon_dotprod = (::getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
   return features;
 }
 

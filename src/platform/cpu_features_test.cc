@@ -10,11 +10,18 @@
 namespace kvern {
 namespace {
 
-// The flags that the kernel reports for the first CPU; empty where it reports none in this form.
+#if defined(__aarch64__)
+constexpr const char* kListOfFlags = "Features";
+#else
+constexpr const char* kListOfFlags = "flags";
+#endif
+
+// The flags that the kernel reports for the first CPU; empty where it reports none in the form of this architecture (an
+// emulator may show the list of the machine that it runs on).
 std::set<std::string> FlagsOfTheKernel() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.rfind("flags", 0) != 0 && line.rfind("Features", 0) != 0) continue;
+    if (line.rfind(kListOfFlags, 0) != 0) continue;
     std::istringstream words(line.substr(line.find(':') + 1));
     return {std::istream_iterator<std::string>(words), {}};
   }
@@ -38,6 +45,15 @@ TEST(CpuFeaturesTest, AgreesWithTheKernel) {
   EXPECT_EQ(features.has_avx512_vnni, has_all({"avx512f", "avx512_vnni"}));
   EXPECT_EQ(features.has_neon_dotprod, has_all({"asimddp"}));
 }
+
+#if defined(__aarch64__)
+TEST(CpuFeaturesTest, DotProductIsWhatTheIdRegisterSays) {
+  uint64_t isar0;
+  asm("mrs %0, ID_AA64ISAR0_EL1" : "=r"(isar0));  // User programs may read it since Linux 4.11.
+
+  EXPECT_EQ(GetCpuFeatures().has_neon_dotprod, ((isar0 >> 44) & 15) != 0);
+}
+#endif
 
 TEST(CpuFeaturesTest, WiderTargetsImplyNarrowerOnes) {
   const CpuFeatures& features = GetCpuFeatures();

@@ -178,7 +178,6 @@ KVERN_INLINE int32_t HorizontalMax(I32x16 a) {
   return _mm_cvtsi128_si32(_mm_max_epi32(by2, _mm_shuffle_epi32(by2, 0xb1)));
 }
 
-// The same of four vectors at once.
 KVERN_INLINE void HorizontalSumOf4(const I32x16 (&a)[4], int32_t* out) {
   for (int i = 0; i < 4; ++i) out[i] = HorizontalSum(a[i]);
 }

@@ -127,7 +127,6 @@ KVERN_INLINE int32_t HorizontalMax(I32x16 a) {
   return _mm_cvtsi128_si32(_mm_max_epi32(by2, _mm_shuffle_epi32(by2, 0xb1)));
 }
 
-// The same of four vectors at once.
 template <bool kIsMax>
 KVERN_INLINE __m512i MaxOrSum(__m512i a, __m512i b) {
   return kIsMax ? _mm512_max_epi32(a, b) : _mm512_add_epi32(a, b);

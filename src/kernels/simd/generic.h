@@ -1,6 +1,6 @@
 // Sixteen virtual lanes in plain C++: what every other target must equal, bit for bit (any NaN equals any NaN).
-// This header is the reference of the vector operations; avx2.h and avx512.h have the same functions without comments.
-// Included inside a target's namespace, after simd/inline.h, simd/exact_fma.h and tensor/half.h.
+// This header is the reference of the vector operations; avx2.h, avx512.h and neon.h have the same functions without
+// comments. Included inside a target's namespace, after simd/inline.h, simd/exact_fma.h and tensor/half.h.
 #pragma once
 
 inline constexpr int kLanes = 16;
@@ -247,7 +247,7 @@ KVERN_INLINE int32_t HorizontalMax(I32x16 a) {
   return max;
 }
 
-// The same of four vectors at once.
+// The same of four vectors at once, into out[0] to out[3].
 KVERN_INLINE void HorizontalSumOf4(const I32x16 (&a)[4], int32_t* out) {
   for (int i = 0; i < 4; ++i) out[i] = HorizontalSum(a[i]);
 }

@@ -22,6 +22,10 @@ extern const KernelTable kKernelTable;
 namespace avx512_vnni {
 extern const KernelTable kKernelTable;
 }
+#elif defined(__aarch64__)
+namespace neon {
+extern const KernelTable kKernelTable;
+}
 #endif
 
 }  // namespace kvern
