@@ -14,52 +14,53 @@ constexpr uint32_t kMaxRowsReadingStored = 12;
 // Tokens of a sequence up to which its work is cut between splits; beyond, between ranges of tokens.
 constexpr uint32_t kMaxTokensCutBySplits = 16;
 // Sizes of a prefill tile in rows, best first: larger tiles decode K and V less often, smaller ones balance better.
-constexpr uint32_t kPrefillTileRows[] = {4 * kAttentionRowBlock, 2 * kAttentionRowBlock, kAttentionRowBlock};
+constexpr uint32_t kPrefillTileRows[] = {8 * kAttentionRowBlock, 4 * kAttentionRowBlock, 2 * kAttentionRowBlock,
+                                         kAttentionRowBlock};
 constexpr uint32_t kTilesPerWorker = 4;
-constexpr uint32_t kSplitsPerTask =
-    16;  // Tasks of a worker are made smaller and more when they would have more splits.
+// Tasks of a worker are made smaller and more when they would have more splits.
+constexpr uint32_t kSplitsPerTask = 16;
+// Rows of sequences that share a prefix in one tile: with more of them, arithmetic hides that it is read again.
+constexpr uint32_t kMaxSharingRows = 8 * kAttentionRowBlock;
+// Reading a slot takes as long as multiplying it with about this many rows, whatever the head size.
+constexpr uint32_t kRowsPerSlotRead = 14;
 
-constexpr uint32_t kNoGroup = UINT32_MAX;
+constexpr size_t kNoPartials = SIZE_MAX;
 
 // One tile of the batch, before a layer's pointers are known.
 struct TilePlan {
-  uint32_t sequence;
+  uint32_t sequence;  // Whose block table leads to K and V.
   uint32_t kv_head;
-  uint32_t token_begin, token_end;
+  uint32_t token_begin, token_end;  // In State::tokens.
   uint32_t split_begin, split_end;
-  uint32_t group;  // Index of the MergeGroup that the tile is a part of, or kNoGroup.
   bool reads_stored;
+  bool is_partial = false;                    // Other tiles have other splits of the same rows.
+  uint32_t member_begin = 0, member_end = 0;  // In State::few_row_sequences: those whose rows these are.
 };
 
 // Tiles that a worker runs one after the other without asking for more.
 struct Task {
   uint32_t tile_begin, tile_end;
-  uint64_t cost;  // Query-key products.
+  uint64_t cost;  // By which tasks of prefill are ordered.
 };
 
-// Rows of one KV head whose splits are spread over several tasks: the last to finish merges them.
-struct MergeGroup {
-  size_t partials;  // Offset in floats.
+// A sequence with few rows in this step: its splits are cut between tasks.
+struct FewRowSequence {
+  uint32_t sequence;
+  uint32_t token_begin, token_end;
   uint32_t num_splits;
+  uint32_t num_shared_splits = 0;  // Leading splits that tiles of several sequences have.
+};
+
+// Rows of one sequence and KV head whose splits are spread over several tiles: the last to finish folds them.
+struct Merge {
+  uint32_t first_partial = 0;         // The first split that has a partial result.
   std::atomic<uint32_t> num_done{0};  // Splits finished in the running layer; back at 0 when merged.
 
-  MergeGroup(size_t offset, uint32_t splits) : partials(offset), num_splits(splits) {}
-  MergeGroup(MergeGroup&& other) noexcept : partials(other.partials), num_splits(other.num_splits) {}
+  Merge() = default;
+  Merge(Merge&& other) noexcept : first_partial(other.first_partial) {}
 };
 
 uint32_t NumSplits(uint32_t last_position) { return last_position / kAttentionSplitSlots + 1; }
-
-// Needed query-key products of tokens [token_begin, token_end) against the given splits, for one query head.
-uint64_t NumProducts(const SequenceRows& rows, const TilePlan& tile) {
-  const uint64_t begin = static_cast<uint64_t>(tile.split_begin) * kAttentionSplitSlots;
-  const uint64_t end = static_cast<uint64_t>(tile.split_end) * kAttentionSplitSlots;
-  uint64_t sum = 0;
-  for (uint32_t token = tile.token_begin; token < tile.token_end; ++token) {
-    const uint64_t visible = static_cast<uint64_t>(rows.first_position) + token + 1;
-    if (visible > begin) sum += std::min(visible, end) - begin;
-  }
-  return sum;
-}
 
 bool IsCutBySplits(const SequenceRows& rows) { return rows.num_rows >= 1 && rows.num_rows <= kMaxTokensCutBySplits; }
 
@@ -89,14 +90,15 @@ class TaskCutter {
 struct AttentionPlan::State {
   const KernelTable* kernels = nullptr;
   std::span<const SequenceRows> sequences;
-  uint32_t num_heads = 0;
-  uint32_t num_kv_heads = 1;
-  uint32_t head_dim = 0;
+  AttentionShape shape = {1, 1, kGranuleSlots};
   uint32_t num_workers = 1;
 
+  std::vector<AttentionToken> tokens;
+  std::vector<FewRowSequence> few_row_sequences;
+  std::vector<TilePlan> uncut;  // What becomes tiles when it has been cut between splits.
   std::vector<TilePlan> tiles;
   std::vector<Task> tasks;
-  std::vector<MergeGroup> groups;
+  std::vector<Merge> merges;  // [few_row_sequences][num_kv_heads]
   size_t num_partial_floats = 0;
   size_t scratch_stride = 0;  // Bytes from one worker's scratch to the next.
   AlignedBuffer scratch;
@@ -104,16 +106,51 @@ struct AttentionPlan::State {
   alignas(64) std::atomic<uint32_t> next_task{0};
   alignas(64) std::atomic<uint32_t> num_finished{0};
 
-  uint32_t group_size() const { return num_heads / num_kv_heads; }
+  uint32_t group_size() const { return shape.num_heads / shape.num_kv_heads; }
+  uint32_t NumRows(const TilePlan& tile) const { return (tile.token_end - tile.token_begin) * group_size(); }
+  Merge& MergeOf(uint32_t member, uint32_t kv_head) { return merges[member * shape.num_kv_heads + kv_head]; }
 
+  void Clear();
+  void AddTokens(const SequenceRows& rows);
+  uint64_t Cost(const TilePlan& tile, uint32_t split) const;
+  // ---- sequences with many rows
   void AddPrefillTasks();
+  // ---- sequences with few
+  void AddFewRowSequences();
+  void AddSharedPrefix(const SharedPrefix& prefix);
+  void AddUncut(TilePlan whole);
   void AddSplitTasks();
-  TilePlan WholeSequence(uint32_t sequence, uint32_t kv_head) const;
-  void AddSplits(const TilePlan& whole, TaskCutter& cutter);
+  void CutSplits(const TilePlan& whole, TaskCutter& cutter);
+  void ReservePartials(uint32_t member);
+
   Status AllocateScratch(MemoryAllocator& allocator);
   AttentionTile MakeTile(const TilePlan& plan, const AttentionArgs& args, uint8_t* worker_scratch);
   uint64_t RunTask(const Task& task, const AttentionArgs& args, uint8_t* worker_scratch);
+  void FinishSplits(const TilePlan& plan, const AttentionArgs& args, uint8_t* worker_scratch);
 };
+
+void AttentionPlan::State::Clear() {
+  tokens.clear();
+  few_row_sequences.clear();
+  uncut.clear();
+  tiles.clear();
+  tasks.clear();
+  merges.clear();
+  num_partial_floats = 0;
+  next_task.store(0, std::memory_order_relaxed);
+  num_finished.store(0, std::memory_order_relaxed);
+}
+
+void AttentionPlan::State::AddTokens(const SequenceRows& rows) {
+  for (uint32_t i = 0; i < rows.num_rows; ++i) {
+    tokens.push_back({rows.first_row + i, rows.first_position + i, kNoPartials});
+  }
+}
+
+uint64_t AttentionPlan::State::Cost(const TilePlan& tile, uint32_t split) const {
+  const uint64_t num_slots = VisibleSlots(tokens[tile.token_end - 1].position, split);
+  return num_slots * std::max(NumRows(tile), kRowsPerSlotRead);
+}
 
 // Ranges of tokens, each over all its splits; the costliest first, so that the end is even.
 void AttentionPlan::State::AddPrefillTasks() {
@@ -124,19 +161,21 @@ void AttentionPlan::State::AddPrefillTasks() {
     for (const SequenceRows& rows : sequences) {
       if (!IsCutBySplits(rows)) num_tiles += (rows.num_rows + tile_tokens - 1) / tile_tokens;
     }
-    if (num_tiles * num_kv_heads >= static_cast<uint64_t>(kTilesPerWorker) * num_workers) break;
+    if (num_tiles * shape.num_kv_heads >= static_cast<uint64_t>(kTilesPerWorker) * num_workers) break;
   }
 
   for (uint32_t s = 0; s < sequences.size(); ++s) {
-    const SequenceRows& rows = sequences[s];
-    if (IsCutBySplits(rows)) continue;
-    for (uint32_t begin = 0; begin < rows.num_rows; begin += tile_tokens) {
-      const uint32_t end = std::min(begin + tile_tokens, rows.num_rows);
-      const uint32_t num_splits = NumSplits(rows.first_position + end - 1);
-      for (uint32_t head = 0; head < num_kv_heads; ++head) {
-        const TilePlan tile{s, head, begin, end, 0, num_splits, kNoGroup, false};
-        const uint32_t index = static_cast<uint32_t>(tiles.size());
-        tasks.push_back({index, index + 1, NumProducts(rows, tile)});
+    if (IsCutBySplits(sequences[s])) continue;
+    auto token = static_cast<uint32_t>(tokens.size());
+    AddTokens(sequences[s]);
+    for (const auto last = static_cast<uint32_t>(tokens.size()); token < last; token += tile_tokens) {
+      const uint32_t end = std::min(token + tile_tokens, last);
+      const uint32_t num_splits = NumSplits(tokens[end - 1].position);
+      for (uint32_t head = 0; head < shape.num_kv_heads; ++head) {
+        const TilePlan tile{s, head, token, end, 0, num_splits, /*reads_stored=*/false};
+        const auto index = static_cast<uint32_t>(tiles.size());
+        tasks.push_back({index, index + 1, 0});
+        for (uint32_t split = 0; split < num_splits; ++split) tasks.back().cost += Cost(tile, split);
         tiles.push_back(tile);
       }
     }
@@ -144,14 +183,67 @@ void AttentionPlan::State::AddPrefillTasks() {
   std::stable_sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) { return a.cost > b.cost; });
 }
 
-// All splits of all KV heads of the sequences with few tokens stand in one line, which is cut into tasks of even cost.
-void AttentionPlan::State::AddSplitTasks() {
-  uint64_t total_cost = 0, num_units = 0;
+void AttentionPlan::State::AddFewRowSequences() {
   for (uint32_t s = 0; s < sequences.size(); ++s) {
     if (!IsCutBySplits(sequences[s])) continue;
-    const TilePlan whole = WholeSequence(s, 0);
-    total_cost += NumProducts(sequences[s], whole) * num_kv_heads;
-    num_units += static_cast<uint64_t>(whole.split_end) * num_kv_heads;
+    const auto token = static_cast<uint32_t>(tokens.size());
+    AddTokens(sequences[s]);
+    const auto end = static_cast<uint32_t>(tokens.size());
+    few_row_sequences.push_back({s, token, end, NumSplits(tokens[end - 1].position)});
+  }
+  merges.resize(few_row_sequences.size() * shape.num_kv_heads);
+}
+
+// Makes tiles of the prefix's whole splits with the rows of as many of its sequences as fit.
+void AttentionPlan::State::AddSharedPrefix(const SharedPrefix& prefix) {
+  const auto is_before = [](const FewRowSequence& s, uint64_t sequence) { return s.sequence < sequence; };
+  const auto index_of = [&](uint64_t sequence) {
+    const auto first = few_row_sequences.begin();
+    return static_cast<uint32_t>(std::lower_bound(first, few_row_sequences.end(), sequence, is_before) - first);
+  };
+  const uint32_t begin = index_of(prefix.first_sequence);
+  const uint32_t end = index_of(uint64_t{prefix.first_sequence} + prefix.num_sequences);
+  if (end - begin < 2) return;
+  uint32_t num_tokens = prefix.num_tokens;
+  for (uint32_t m = begin; m < end; ++m) {  // No row may see less than all of what it shares.
+    num_tokens = std::min(num_tokens, sequences[few_row_sequences[m].sequence].first_position);
+  }
+  const uint32_t num_splits = num_tokens / kAttentionSplitSlots;
+  if (num_splits == 0) return;
+
+  const uint32_t num_rows =
+      (few_row_sequences[end - 1].token_end - few_row_sequences[begin].token_begin) * group_size();
+  const uint32_t num_tiles = (num_rows + kMaxSharingRows - 1) / kMaxSharingRows;
+  uint32_t member = begin;
+  for (uint32_t tile = 0; tile < num_tiles; ++tile) {
+    const uint32_t first = member, last = begin + (tile + 1) * (end - begin) / num_tiles;
+    for (; member < last; ++member) few_row_sequences[member].num_shared_splits = num_splits;
+    if (first == last) continue;
+    const FewRowSequence& front = few_row_sequences[first];
+    AddUncut({front.sequence, 0, front.token_begin, few_row_sequences[last - 1].token_end, 0, num_splits,
+              /*reads_stored=*/false, /*is_partial=*/true, first, last});
+  }
+}
+
+void AttentionPlan::State::AddUncut(TilePlan whole) {
+  whole.reads_stored = whole.token_end - whole.token_begin == 1 || NumRows(whole) <= kMaxRowsReadingStored;
+  for (uint32_t head = 0; head < shape.num_kv_heads; ++head) {
+    whole.kv_head = head;
+    uncut.push_back(whole);
+  }
+}
+
+// All splits of all KV heads stand in one line, which is cut into tasks of even cost.
+void AttentionPlan::State::AddSplitTasks() {
+  for (uint32_t m = 0; m < few_row_sequences.size(); ++m) {
+    const FewRowSequence& member = few_row_sequences[m];
+    AddUncut({member.sequence, 0, member.token_begin, member.token_end, member.num_shared_splits, member.num_splits,
+              /*reads_stored=*/false, /*is_partial=*/member.num_shared_splits > 0, m, m + 1});
+  }
+  uint64_t total_cost = 0, num_units = 0;
+  for (const TilePlan& whole : uncut) {
+    for (uint32_t split = whole.split_begin; split < whole.split_end; ++split) total_cost += Cost(whole, split);
+    num_units += whole.split_end - whole.split_begin;
   }
   if (num_units == 0) return;
 
@@ -159,56 +251,51 @@ void AttentionPlan::State::AddSplitTasks() {
       num_workers == 1 ? 1 : std::clamp<uint64_t>(num_units / (uint64_t{num_workers} * kSplitsPerTask), 1, 4);
   TaskCutter cutter(total_cost, tasks_per_worker * num_workers);
   tasks.push_back({static_cast<uint32_t>(tiles.size()), static_cast<uint32_t>(tiles.size()), 0});
-  for (uint32_t s = 0; s < sequences.size(); ++s) {
-    if (!IsCutBySplits(sequences[s])) continue;
-    for (uint32_t head = 0; head < num_kv_heads; ++head) AddSplits(WholeSequence(s, head), cutter);
-  }
+  for (const TilePlan& whole : uncut) CutSplits(whole, cutter);
   tasks.back().tile_end = static_cast<uint32_t>(tiles.size());
 }
 
-TilePlan AttentionPlan::State::WholeSequence(uint32_t sequence, uint32_t kv_head) const {
-  const SequenceRows& rows = sequences[sequence];
-  const bool reads_stored = rows.num_rows == 1 || rows.num_rows * group_size() <= kMaxRowsReadingStored;
-  return {sequence, kv_head,     0, rows.num_rows, 0, NumSplits(rows.first_position + rows.num_rows - 1),
-          kNoGroup, reads_stored};
-}
-
-// Appends the splits of one (sequence, KV head) to the last task and opens new tasks where the cutter says. Splits that
-// stay in one task make one tile, which needs no merge.
-void AttentionPlan::State::AddSplits(const TilePlan& whole, TaskCutter& cutter) {
+// Appends the splits of some rows to the last task and opens new tasks where the cutter says. Splits that stay in one
+// task make one tile.
+void AttentionPlan::State::CutSplits(const TilePlan& whole, TaskCutter& cutter) {
   const size_t first_tile = tiles.size();
   TilePlan tile = whole;
-  for (uint32_t split = 0; split < whole.split_end; ++split) {
-    TilePlan unit = whole;
-    unit.split_begin = split;
-    unit.split_end = split + 1;
-    const uint64_t cost = NumProducts(sequences[whole.sequence], unit);
-    if (cutter.CutsBefore(cost)) {
-      if (tile.split_begin < split) {
-        tile.split_end = split;
-        tiles.push_back(tile);
-        tile.split_begin = split;
-      }
-      const uint32_t num_tiles = static_cast<uint32_t>(tiles.size());
-      tasks.back().tile_end = num_tiles;
-      tasks.push_back({num_tiles, num_tiles, 0});
+  for (uint32_t split = whole.split_begin; split < whole.split_end; ++split) {
+    if (!cutter.CutsBefore(Cost(whole, split))) continue;
+    if (tile.split_begin < split) {
+      tile.split_end = split;
+      tiles.push_back(tile);
+      tile.split_begin = split;
     }
-    tasks.back().cost += cost;
+    const auto num_tiles = static_cast<uint32_t>(tiles.size());
+    tasks.back().tile_end = num_tiles;
+    tasks.push_back({num_tiles, num_tiles, 0});
   }
   tile.split_end = whole.split_end;
   tiles.push_back(tile);
-  if (tiles.size() - first_tile == 1) return;
+  if (!whole.is_partial && tiles.size() - first_tile == 1) return;
 
-  for (size_t t = first_tile; t < tiles.size(); ++t) tiles[t].group = static_cast<uint32_t>(groups.size());
-  groups.emplace_back(num_partial_floats, whole.split_end);
-  const uint32_t num_rows = (whole.token_end - whole.token_begin) * group_size();
-  num_partial_floats += static_cast<size_t>(whole.split_end) * num_rows * AttentionStateFloats(head_dim);
+  for (size_t t = first_tile; t < tiles.size(); ++t) tiles[t].is_partial = true;
+  for (uint32_t m = whole.member_begin; m < whole.member_end; ++m) {
+    ReservePartials(m);
+    // The tile that begins with split 0 folds its splits into the last of them.
+    if (whole.split_begin == 0) MergeOf(m, whole.kv_head).first_partial = tiles[first_tile].split_end - 1;
+  }
+}
+
+void AttentionPlan::State::ReservePartials(uint32_t member) {
+  const FewRowSequence& sequence = few_row_sequences[member];
+  if (tokens[sequence.token_begin].partials != kNoPartials) return;
+  for (uint32_t t = sequence.token_begin; t < sequence.token_end; ++t) {
+    tokens[t].partials = num_partial_floats;
+    num_partial_floats += size_t{sequence.num_splits} * shape.num_heads * AttentionStateFloats(shape.head_dim);
+  }
 }
 
 Status AttentionPlan::State::AllocateScratch(MemoryAllocator& allocator) {
   uint32_t max_rows = 0;
-  for (const TilePlan& tile : tiles) max_rows = std::max(max_rows, (tile.token_end - tile.token_begin) * group_size());
-  scratch_stride = (AttentionScratchBytes(head_dim, max_rows) + 127) / 128 * 128;
+  for (const TilePlan& tile : tiles) max_rows = std::max(max_rows, NumRows(tile));
+  scratch_stride = (AttentionScratchBytes(shape.head_dim, max_rows) + 127) / 128 * 128;
   const size_t scratch_bytes = scratch_stride * num_workers;
   if (scratch.size() < scratch_bytes) {
     scratch = AlignedBuffer();
@@ -222,26 +309,24 @@ Status AttentionPlan::State::AllocateScratch(MemoryAllocator& allocator) {
 }
 
 AttentionTile AttentionPlan::State::MakeTile(const TilePlan& plan, const AttentionArgs& args, uint8_t* worker_scratch) {
-  const SequenceRows& rows = sequences[plan.sequence];
-  const size_t first_head = size_t{plan.kv_head} * group_size() * head_dim;
+  const size_t first_head = size_t{plan.kv_head} * group_size();
   AttentionTile tile;
   tile.kv = &args.kv;
-  tile.block_table = rows.block_table.data();
+  tile.block_table = sequences[plan.sequence].block_table.data();
   tile.layer = args.layer;
   tile.kv_head = plan.kv_head;
   tile.group_size = group_size();
-  tile.first_position = rows.first_position;
-  tile.token_begin = plan.token_begin;
-  tile.token_end = plan.token_end;
+  tile.tokens = tokens.data() + plan.token_begin;
+  tile.num_tokens = plan.token_end - plan.token_begin;
   tile.split_begin = plan.split_begin;
   tile.split_end = plan.split_end;
   tile.scale = args.scale;
-  tile.q = args.q + rows.first_row * args.q_stride + first_head;
+  tile.q = args.q + first_head * shape.head_dim;
   tile.q_stride = args.q_stride;
-  tile.out = args.out + rows.first_row * args.out_stride + first_head;
+  tile.out = args.out + first_head * shape.head_dim;
   tile.out_stride = args.out_stride;
   tile.reads_stored = plan.reads_stored;
-  if (plan.group != kNoGroup) tile.partials = partials.as<float>() + groups[plan.group].partials;
+  if (plan.is_partial) tile.partials = partials.as<float>() + first_head * AttentionStateFloats(shape.head_dim);
   tile.scratch = worker_scratch;
   return tile;
 }
@@ -256,44 +341,46 @@ uint64_t AttentionPlan::State::RunTask(const Task& task, const AttentionArgs& ar
       tile.next = &next;
     }
     num_products += kernels->attention_tile(tile);
-
-    if (tiles[t].group != kNoGroup) {
-      MergeGroup& group = groups[tiles[t].group];
-      const uint32_t num_splits = tile.split_end - tile.split_begin;
-      // acq_rel: the partial results of all others are visible to the last one.
-      if (group.num_done.fetch_add(num_splits, std::memory_order_acq_rel) + num_splits == group.num_splits) {
-        group.num_done.store(0, std::memory_order_relaxed);  // Nobody looks before the next layer.
-        kernels->attention_merge(tile);
-      }
-    }
+    if (tiles[t].is_partial) FinishSplits(tiles[t], args, worker_scratch);
     tile = next;
   }
   return num_products;
 }
 
+// Counts the tile's splits as done for each of its sequences, and merges those that have all of theirs.
+void AttentionPlan::State::FinishSplits(const TilePlan& plan, const AttentionArgs& args, uint8_t* worker_scratch) {
+  const uint32_t num_splits = plan.split_end - plan.split_begin;
+  for (uint32_t m = plan.member_begin; m < plan.member_end; ++m) {
+    Merge& merge = MergeOf(m, plan.kv_head);
+    const FewRowSequence& member = few_row_sequences[m];
+    // acq_rel: the partial results of all others are visible to the last one.
+    if (merge.num_done.fetch_add(num_splits, std::memory_order_acq_rel) + num_splits != member.num_splits) continue;
+    merge.num_done.store(0, std::memory_order_relaxed);  // Nobody looks before the next layer.
+    kernels->attention_merge(MakeTile({member.sequence, plan.kv_head, member.token_begin, member.token_end,
+                                       merge.first_partial, member.num_splits, plan.reads_stored, /*is_partial=*/true},
+                                      args, worker_scratch));
+  }
+}
+
 AttentionPlan::AttentionPlan() : state_(std::make_unique<State>()) {}
 AttentionPlan::~AttentionPlan() = default;
 
-Status AttentionPlan::Build(const KernelTable& kernels, std::span<const SequenceRows> sequences, uint32_t num_heads,
-                            uint32_t num_kv_heads, uint32_t head_dim, uint32_t num_workers,
-                            MemoryAllocator& allocator) {
-  KVERN_DCHECK(num_workers >= 1 && num_kv_heads >= 1 && num_heads >= 1 && num_heads % num_kv_heads == 0);
-  KVERN_DCHECK(head_dim >= kGranuleSlots && head_dim % kGranuleSlots == 0);
+Status AttentionPlan::Build(const KernelTable& kernels, std::span<const SequenceRows> sequences,
+                            std::span<const SharedPrefix> shared_prefixes, const AttentionShape& shape,
+                            uint32_t num_workers, MemoryAllocator& allocator) {
+  KVERN_DCHECK(num_workers >= 1 && shape.num_kv_heads >= 1);
+  KVERN_DCHECK(shape.num_heads >= 1 && shape.num_heads % shape.num_kv_heads == 0);
+  KVERN_DCHECK(shape.head_dim >= kGranuleSlots && shape.head_dim % kGranuleSlots == 0);
   State& state = *state_;
+  state.Clear();
   state.kernels = &kernels;
   state.sequences = sequences;
-  state.num_heads = num_heads;
-  state.num_kv_heads = num_kv_heads;
-  state.head_dim = head_dim;
+  state.shape = shape;
   state.num_workers = num_workers;
-  state.tiles.clear();
-  state.tasks.clear();
-  state.groups.clear();
-  state.num_partial_floats = 0;
-  state.next_task.store(0, std::memory_order_relaxed);
-  state.num_finished.store(0, std::memory_order_relaxed);
 
   state.AddPrefillTasks();
+  state.AddFewRowSequences();
+  for (const SharedPrefix& prefix : shared_prefixes) state.AddSharedPrefix(prefix);
   state.AddSplitTasks();
   return state.AllocateScratch(allocator);
 }
@@ -301,8 +388,8 @@ Status AttentionPlan::Build(const KernelTable& kernels, std::span<const Sequence
 uint64_t AttentionPlan::Run(const AttentionArgs& args, Worker& worker) {
   State& state = *state_;
   KVERN_DCHECK(worker.count() <= state.num_workers);
-  KVERN_DCHECK(args.num_heads == state.num_heads && args.kv.num_kv_heads == state.num_kv_heads);
-  KVERN_DCHECK(args.kv.head_dim == state.head_dim && args.kv.block_size % kGranuleSlots == 0);
+  KVERN_DCHECK(args.num_heads == state.shape.num_heads && args.kv.num_kv_heads == state.shape.num_kv_heads);
+  KVERN_DCHECK(args.kv.head_dim == state.shape.head_dim && args.kv.block_size % kGranuleSlots == 0);
   uint8_t* const worker_scratch = state.scratch.data() + state.scratch_stride * worker.index();
   const uint32_t num_tasks = static_cast<uint32_t>(state.tasks.size());
 

@@ -2,7 +2,8 @@
 //   out[r,h,:] = sum_t softmax_t(scale * dot(q[r,h,:], k[t,g,:])) * v[t,g,:],  t <= position of row r,
 //   g = h / (num_heads / num_kv_heads)
 // Steps and their order (docs/numerics.md) are those of a row alone: a tile, a chunk of prefill, a decode step and any
-// number of workers give the same bits. All query heads of a KV head share one pass over a block.
+// number of workers give the same bits. All query heads of a KV head share one pass over a block, and so do sequences
+// with a prefix in common.
 // Source: one-pass softmax, arXiv:1805.02867 alg. 3; split over positions, arXiv:2311.01282; paging, arXiv:2309.06180.
 #pragma once
 
@@ -29,6 +30,12 @@ struct AttentionArgs {
   float scale;         // Usually 1 / sqrt(head_dim).
 };
 
+struct AttentionShape {
+  uint32_t num_heads;  // A multiple of num_kv_heads.
+  uint32_t num_kv_heads;
+  uint32_t head_dim;  // A multiple of 16.
+};
+
 // The cut of one batch into tiles: built once per step on one thread, used for every layer.
 class AttentionPlan {
  public:
@@ -36,12 +43,15 @@ class AttentionPlan {
   ~AttentionPlan();
 
   // Cuts the batch for `num_workers`. `sequences` and what they point to must stay valid until the next Build.
+  // Sequences with more than a few rows in this step read a shared prefix for themselves.
   // kResourceExhausted when scratch cannot be allocated.
-  Status Build(const KernelTable& kernels, std::span<const SequenceRows> sequences, uint32_t num_heads,
-               uint32_t num_kv_heads, uint32_t head_dim, uint32_t num_workers, MemoryAllocator& allocator);
+  Status Build(const KernelTable& kernels, std::span<const SequenceRows> sequences,
+               std::span<const SharedPrefix> shared_prefixes, const AttentionShape& shape, uint32_t num_workers,
+               MemoryAllocator& allocator);
 
   // This worker's share of one layer's attention. Called by every worker of the region with the same `args`; on return
-  // from all of them (a barrier is the caller's) `out` is complete. Returns the query-key products this worker needed.
+  // from all of them (a barrier is the caller's) `out` is complete. Returns the query-key products that the rows of its
+  // tiles needed; over all workers these are the products of each sequence alone.
   uint64_t Run(const AttentionArgs& args, Worker& worker);
 
  private:

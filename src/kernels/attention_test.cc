@@ -58,10 +58,26 @@ Sequence MakeSequence(const Shape& shape, uint32_t first_query, uint32_t end, ui
   return sequence;
 }
 
-// K and V of one layer for some sequences, over scattered blocks. Slots that were never written hold `fill`.
+// Sequences of which all begin with the same `num_common` tokens, go on for different lengths and have up to three
+// tokens to compute.
+std::vector<Sequence> MakeSequencesWithPrefix(const Shape& shape, uint32_t num_sequences, uint32_t num_common) {
+  std::vector<Sequence> sequences;
+  for (uint32_t s = 0; s < num_sequences; ++s) {
+    const uint32_t first_query = num_common + s * 97 % 310;
+    sequences.push_back(MakeSequence(shape, first_query, first_query + 1 + s % 3, s));
+    const auto num_floats = static_cast<ptrdiff_t>(size_t{num_common} * shape.kv_floats());
+    std::copy_n(sequences[0].k.begin(), num_floats, sequences[s].k.begin());
+    std::copy_n(sequences[0].v.begin(), num_floats, sequences[s].v.begin());
+  }
+  return sequences;
+}
+
+// K and V of one layer for some sequences, over scattered blocks. Slots that were never written hold `fill`. Sequences
+// of a prefix have the same blocks for it.
 class PagedCache {
  public:
-  PagedCache(const Shape& shape, std::span<const Sequence> sequences, uint8_t fill) {
+  PagedCache(const Shape& shape, std::span<const Sequence> sequences, uint8_t fill,
+             std::span<const SharedPrefix> prefixes = {}) {
     const size_t k_bytes = shape.head_dim * KvElementBytes(shape.k_type) * shape.block_size;
     const size_t v_bytes = shape.head_dim * KvElementBytes(shape.v_type) * shape.block_size;
     view_.block_size = shape.block_size;
@@ -88,6 +104,13 @@ class PagedCache {
     }
     size_t num_blocks = 0;
     for (const std::vector<BlockIndex>& table : tables_) num_blocks += table.size();
+    for (const SharedPrefix& prefix : prefixes) {
+      const std::vector<BlockIndex>& first = tables_[prefix.first_sequence];
+      for (uint32_t s = 1; s < prefix.num_sequences; ++s) {
+        std::copy_n(first.begin(), (prefix.num_tokens + shape.block_size - 1) / shape.block_size,
+                    tables_[prefix.first_sequence + s].begin());
+      }
+    }
     memory_ = HeapAllocator().Allocate(num_blocks * view_.block_stride).value();
     std::memset(memory_.data(), fill, memory_.size());
     view_.base = memory_.data();
@@ -117,8 +140,9 @@ struct Outcome {
 
 // Runs all sequences as one batch, `chunk` tokens of each per step.
 Outcome RunAttention(const KernelTable& kernels, const Shape& shape, std::span<const Sequence> sequences,
-                     uint32_t chunk = kWhole, uint32_t num_workers = 1, uint8_t fill = kNanByte) {
-  PagedCache cache(shape, sequences, fill);
+                     uint32_t chunk = kWhole, uint32_t num_workers = 1, uint8_t fill = kNanByte,
+                     std::span<const SharedPrefix> prefixes = {}) {
+  PagedCache cache(shape, sequences, fill, prefixes);
   ThreadPool pool(num_workers);
   AttentionPlan plan;
   Outcome outcome;
@@ -147,8 +171,8 @@ Outcome RunAttention(const KernelTable& kernels, const Shape& shape, std::span<c
                              out.data(),        shape.q_floats(),
                              cache.view(),      0,
                              shape.num_heads(), 1.0f / std::sqrt(static_cast<float>(shape.head_dim))};
-    EXPECT_TRUE(plan.Build(kernels, rows, shape.num_heads(), shape.num_kv_heads, shape.head_dim, pool.num_threads(),
-                           HeapAllocator())
+    EXPECT_TRUE(plan.Build(kernels, rows, prefixes, {shape.num_heads(), shape.num_kv_heads, shape.head_dim},
+                           pool.num_threads(), HeapAllocator())
                     .ok());
     std::atomic<uint64_t> num_products{0};
     pool.Run([&](Worker& worker) { num_products += plan.Run(args, worker); });
@@ -238,7 +262,7 @@ TEST_P(AttentionTest, IsWithin1e5OfDoublePrecision) {
 
 TEST_P(AttentionTest, EqualsGenericForAllHeadSizesAndGroups) {
   uint32_t group_size = 0;
-  for (const uint32_t dim : {16u, 32u, 64u, 80u, 128u, 192u, 256u, 64u, 128u}) {
+  for (const uint32_t dim : {16u, 32u, 64u, 80u, 96u, 128u, 192u, 256u, 64u, 128u}) {
     group_size = group_size % 9 + 1;
     const Shape shape{2, group_size, dim, 32};
     const std::vector<Sequence> sequences = {MakeSequence(shape, 252, 259, dim)};
@@ -341,6 +365,118 @@ TEST_P(AttentionTest, LongSequenceIsSharedBetweenWorkersWithoutChangingABit) {
   }
 }
 
+// Below, a prefix of num_tokens stands in blocks that its sequences fill alike, so `num_common` is a multiple of the
+// block size and at least num_tokens.
+TEST_P(AttentionTest, SharedPrefixesDoNotChangeABit) {
+  struct Case {
+    uint32_t num_sequences, group_size, head_dim, block_size, num_common, num_tokens;
+  };
+  for (const Case& c : {Case{1, 3, 64, 32, 320, 300}, Case{2, 1, 16, 16, 256, 256}, Case{2, 3, 64, 64, 576, 570},
+                        Case{3, 4, 80, 48, 624, 600}, Case{5, 8, 128, 256, 768, 768}, Case{8, 1, 64, 64, 576, 512},
+                        Case{9, 3, 64, 16, 272, 260}, Case{40, 8, 16, 32, 544, 540}, Case{7, 4, 64, 64, 192, 192}}) {
+    const Shape shape{2, c.group_size, c.head_dim, c.block_size};
+    const std::vector<Sequence> sequences = MakeSequencesWithPrefix(shape, c.num_sequences, c.num_common);
+    std::vector<std::vector<float>> alone;
+    for (const Sequence& sequence : sequences) alone.push_back(RunAttention(Generic(), shape, {&sequence, 1}).out[0]);
+    const SharedPrefix prefix{0, c.num_sequences, c.num_tokens};
+
+    for (const uint32_t num_workers : {1u, 3u}) {
+      for (const uint32_t chunk : {1u, kWhole}) {
+        const Outcome outcome = RunAttention(kernels(), shape, sequences, chunk, num_workers, kNanByte, {&prefix, 1});
+
+        for (size_t s = 0; s < sequences.size(); ++s) {
+          EXPECT_EQ(Difference(outcome.out[s], alone[s]), "")
+              << "sequence " << s << " of " << c.num_sequences << ", group " << c.group_size << ", head_dim "
+              << c.head_dim << ", chunk " << chunk << ", workers " << num_workers;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, SharedPrefixesMixWithPrefillAndOtherSequences) {
+  const Shape shape{2, 3, 64, 32};
+  std::vector<Sequence> batch = {MakeSequence(shape, 40, 44, 100), MakeSequence(shape, 0, 30, 101)};
+  const std::vector<SharedPrefix> prefixes = {{1, 1, 30}, {2, 5, 512}, {7, 4, 300}};
+  for (Sequence& sequence : MakeSequencesWithPrefix(shape, 5, 512)) batch.push_back(std::move(sequence));
+  for (Sequence& sequence : MakeSequencesWithPrefix(shape, 4, 320)) batch.push_back(std::move(sequence));
+  // One of the first prefix is in prefill.
+  Sequence prefill = MakeSequence(shape, 600, 640, 102);
+  std::copy_n(batch[2].k.begin(), 512 * shape.kv_floats(), prefill.k.begin());
+  std::copy_n(batch[2].v.begin(), 512 * shape.kv_floats(), prefill.v.begin());
+  batch[4] = std::move(prefill);
+  std::vector<std::vector<float>> alone;
+  for (const Sequence& sequence : batch) alone.push_back(RunAttention(Generic(), shape, {&sequence, 1}).out[0]);
+
+  for (const uint32_t num_workers : {1u, 2u, 5u}) {
+    const Outcome outcome = RunAttention(kernels(), shape, batch, kWhole, num_workers, kNanByte, prefixes);
+
+    for (size_t s = 0; s < batch.size(); ++s) {
+      EXPECT_EQ(Difference(outcome.out[s], alone[s]), "") << "sequence " << s << ", workers " << num_workers;
+    }
+  }
+}
+
+TEST_P(AttentionTest, NonFiniteValuesOfASharedPrefixAreThoseOfEachSequenceAlone) {
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const Shape shape{1, 3, 64, 32};
+  const SharedPrefix prefix{0, 6, 512};
+  for (const float value : {infinity, nan}) {
+    for (const bool in_key : {true, false}) {
+      std::vector<Sequence> sequences = MakeSequencesWithPrefix(shape, 6, 512);
+      for (Sequence& sequence : sequences) (in_key ? sequence.k : sequence.v)[300 * shape.kv_floats() + 5] = value;
+
+      const Outcome shared = RunAttention(kernels(), shape, sequences, kWhole, 2, kNanByte, {&prefix, 1});
+
+      const Outcome expected = RunAttention(kernels(), shape, sequences);
+      for (size_t s = 0; s < sequences.size(); ++s) EXPECT_EQ(Difference(shared.out[s], expected.out[s]), "");
+    }
+  }
+}
+
+// Only the first sequence has the prefix in its blocks; whoever read those of the others would see NaN.
+TEST_P(AttentionTest, SharedSplitsAreReadThroughOneSequence) {
+  const Shape shape{1, 3, 64, 64};
+  for (const uint32_t num_sequences : {4u, 16u}) {
+    const std::vector<Sequence> sequences = MakeSequencesWithPrefix(shape, num_sequences, 512);
+    const Outcome expected = RunAttention(kernels(), shape, sequences);
+    PagedCache cache(shape, sequences, kNanByte);
+    std::vector<SequenceRows> rows;
+    std::vector<float> q;
+    for (uint32_t s = 0; s < num_sequences; ++s) {
+      cache.Store(kernels(), sequences[s], s, s == 0 ? 0 : 512, sequences[s].end);
+      rows.push_back({static_cast<uint32_t>(q.size() / shape.q_floats()), sequences[s].num_queries(),
+                      sequences[s].first_query, cache.table(s)});
+      q.insert(q.end(), sequences[s].q.begin(), sequences[s].q.end());
+    }
+    const SharedPrefix prefix{0, num_sequences, 512};
+    std::vector<float> out(q.size());
+    AttentionPlan plan;
+    ThreadPool pool(2);
+    ASSERT_TRUE(plan.Build(kernels(), rows, {&prefix, 1}, {3, 1, 64}, 2, HeapAllocator()).ok());
+
+    pool.Run([&](Worker& worker) {
+      plan.Run({q.data(), shape.q_floats(), out.data(), shape.q_floats(), cache.view(), 0, shape.num_heads(), 0.125f},
+               worker);
+    });
+
+    std::vector<float> joined;
+    for (const std::vector<float>& of_one : expected.out) joined.insert(joined.end(), of_one.begin(), of_one.end());
+    EXPECT_EQ(Difference(out, joined), "") << num_sequences << " sequences";
+  }
+}
+
+TEST_P(AttentionTest, SharingChangesNoCountOfProducts) {
+  const Shape shape{2, 3, 64, 64};
+  const std::vector<Sequence> sequences = MakeSequencesWithPrefix(shape, 9, 512);
+  const SharedPrefix prefix{0, 9, 512};
+
+  for (const uint32_t chunk : {1u, kWhole}) {
+    EXPECT_EQ(RunAttention(kernels(), shape, sequences, chunk, 2, kNanByte, {&prefix, 1}).num_products,
+              RunAttention(kernels(), shape, sequences, chunk).num_products);
+  }
+}
+
 TEST_P(AttentionTest, UnusedSlotsMayHoldAnything) {
   const Shape shape{1, 3, 64, 256};
   const std::vector<Sequence> sequences = {MakeSequence(shape, 250, 275, 9)};
@@ -385,6 +521,43 @@ TEST_P(AttentionTest, NonFiniteKeysAndValuesReachTheRowsThatSeeThemAndNoOthers) 
   }
 }
 
+TEST_P(AttentionTest, NonFiniteQueriesReachTheirOwnRowAndNoOther) {
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const Shape shape{1, 3, 64, 32};
+  const Sequence clean = MakeSequence(shape, 250, 275, 10);
+  const size_t bad = 7 * 3 + 1;  // Row: a query head of a token.
+  const Outcome expected = RunAttention(kernels(), shape, {&clean, 1});
+
+  for (const float value : {nan, infinity}) {
+    Sequence sequence = clean;
+    sequence.q[bad * shape.head_dim + 5] = value;
+    for (const uint32_t chunk : {1u, 7u, kWhole}) {
+      const Outcome outcome = RunAttention(kernels(), shape, {&sequence, 1}, chunk);
+
+      for (size_t i = 0; i < outcome.out[0].size(); ++i) {
+        const float x = outcome.out[0][i];
+        // Scores of both infinities: the larger is infinite, and infinity less infinity is NaN.
+        ASSERT_TRUE(i / shape.head_dim == bad ? std::isnan(x) : SameBits(x, expected.out[0][i])) << "at " << i;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, OneTokenIsItsOwnValueForAnyNumberOfWorkers) {
+  const Shape shape{1, 2, 96, 16};
+  const Sequence sequence = MakeSequence(shape, 0, 1, 12);
+  const Outcome expected = RunAttention(Generic(), shape, {&sequence, 1});
+
+  for (const uint32_t num_workers : {1u, 2u, 7u}) {
+    const Outcome outcome = RunAttention(kernels(), shape, {&sequence, 1}, kWhole, num_workers);
+
+    EXPECT_EQ(Difference(outcome.out[0], expected.out[0]), "") << "workers " << num_workers;
+    for (uint32_t i = 0; i < shape.q_floats(); ++i) {  // Its weight is 1 but for rounding, and divides out.
+      ASSERT_NEAR(outcome.out[0][i], Stored(sequence.v[i % shape.head_dim], KvType::kF16), 1e-6) << "at " << i;
+    }
+  }
+}
+
 TEST_P(AttentionTest, CountsExactlyTheCausalProducts) {
   const Shape shape{2, 3, 64, 16};
   const std::vector<Sequence> sequences = {MakeSequence(shape, 500, 520, 1), MakeSequence(shape, 0, 40, 2),
@@ -409,7 +582,7 @@ TEST_P(AttentionTest, AnEmptyBatchIsNoWork) {
   ThreadPool pool(2);
   const AttentionArgs args{};
 
-  ASSERT_TRUE(plan.Build(kernels(), {}, 1, 1, 64, 2, HeapAllocator()).ok());
+  ASSERT_TRUE(plan.Build(kernels(), {}, {}, {1, 1, 64}, 2, HeapAllocator()).ok());
 
   KvView view;
   view.num_kv_heads = 1;
@@ -444,7 +617,8 @@ TEST_P(AttentionTest, ManyLayersShareAPlan) {
 
   for (int step = 0; step < (&kernels() == &Generic() ? 1 : 5); ++step) {
     ASSERT_TRUE(
-        plan.Build(kernels(), rows, shape.num_heads(), shape.num_kv_heads, shape.head_dim, 3, HeapAllocator()).ok());
+        plan.Build(kernels(), rows, {}, {shape.num_heads(), shape.num_kv_heads, shape.head_dim}, 3, HeapAllocator())
+            .ok());
     pool.Run([&](Worker& worker) {
       const uint32_t layers = &kernels() == &Generic() ? 3 : kLayers;
       for (uint32_t layer = 0; layer < layers; ++layer) {

@@ -1,11 +1,12 @@
 // AttentionTile: one piece of attention work, as AttentionPlan (attention.h) cuts it and the kernels of a target run
 // it.
 //
-// A tile is a range of tokens of one sequence with all query heads of one KV head, over a range of splits of
-// kAttentionSplitSlots absolute positions. Its rows are (token, head) pairs, flattened:
-//   row = (token - token_begin) * group_size + head.
-// A tile that covers every split its rows see writes `out`. Otherwise each (split, row) leaves a partial result, and
-// attention_merge folds those in the order of splits: the same additions that the whole tile would have made.
+// A tile is some tokens of the batch with all query heads of one KV head, over a range of splits of
+// kAttentionSplitSlots absolute positions. All of its tokens find those splits in the same blocks: they are tokens of
+// one sequence, or of sequences that share a prefix. Its rows are (token, head) pairs, flattened:
+//   row = token * group_size + head.
+// A tile that covers every split its rows see writes `out`. Otherwise it leaves partial results, which attention_merge
+// folds in the order of splits: the same additions that the whole tile would have made.
 #pragma once
 
 #include <algorithm>
@@ -16,30 +17,39 @@
 
 namespace kvern {
 
+// A token of a tile.
+struct AttentionToken {
+  uint32_t row;       // In q and out.
+  uint32_t position;  // Absolute: it sees the slots 0 .. position.
+  size_t partials;    // Offset of its partial results in floats: [split][query head][AttentionStateFloats].
+};
+
 struct AttentionTile {
   const KvView* kv = nullptr;
-  const BlockIndex* block_table = nullptr;
+  const BlockIndex* block_table = nullptr;  // Of any of the tile's sequences.
   uint32_t layer = 0;
   uint32_t kv_head = 0;
-  uint32_t group_size = 1;      // Query heads per KV head.
-  uint32_t first_position = 0;  // Absolute position of the sequence's token 0 in this batch.
-  uint32_t token_begin = 0, token_end = 0;
-  uint32_t split_begin = 0, split_end = 0;  // Rows see a part of them only, as their positions allow.
+  uint32_t group_size = 1;  // Query heads per KV head.
+  // [num_tokens], >= 1. Each sees as much of the tile's splits as the one before it, or more.
+  const AttentionToken* tokens = nullptr;
+  uint32_t num_tokens = 0;
+  uint32_t split_begin = 0, split_end = 0;
   float scale = 1;
-  // Rows of the sequence's token 0 at the first query head of the group: q[token * q_stride + head * head_dim + d].
+  // Row 0 of the batch at the first query head of the group: q[row * q_stride + head * head_dim + d].
   const float* q = nullptr;
   size_t q_stride = 0;
   float* out = nullptr;
   size_t out_stride = 0;
   // Decode path: K and V are read as they are stored. Else they are decoded once per tile (prefill path). Same bits.
   bool reads_stored = true;
-  // [split][row][AttentionStateFloats]: where partial results go, counted from split 0. Null: writes `out`.
+  // Where partial results go, at the first query head of the group; null: the tile writes `out`. Splits leave one each,
+  // but a tile that begins with split 0 folds all of its own into that of its last split.
   float* partials = nullptr;
   uint8_t* scratch = nullptr;  // AttentionScratchBytes, 64-aligned, the worker's own.
-  const AttentionTile* next =
-      nullptr;  // What this worker runs next: the decode path fetches its K and V ahead. Or null.
+  // What this worker runs next: its first K and V are fetched ahead. Or null.
+  const AttentionTile* next = nullptr;
 
-  uint32_t num_rows() const { return (token_end - token_begin) * group_size; }
+  uint32_t num_rows() const { return num_tokens * group_size; }
 };
 
 // A row's state: [0] the maximum (in units of log2), [16, 32) the sums of the 16 lanes, [32, 32 + head_dim) the output.

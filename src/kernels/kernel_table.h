@@ -43,11 +43,11 @@ struct MatmulArgs {
   uint8_t* scratch;  // matmul_scratch_bytes() bytes of this worker's own, 64-aligned.
 };
 
-// Decode of one (sequence, KV head, split) or prefill of a tile: see kernels/attention.h, which cuts the work.
+// Some tokens, one KV head, a range of splits: see kernels/attention.h, which cuts the work.
 struct AttentionTile;
 
 struct KernelTable {
-  const char* name;  // "generic", "avx2", "avx2-vnni", "avx512", "avx512-vnni".
+  const char* name;  // "generic", "avx2", "avx2-vnni", "avx512", "avx512-vnni", "neon".
 
   // ---- products (inl/matmul.inl.h)
   size_t (*activation_bytes)(ActivationForm form, uint32_t num_rows, uint32_t num_inputs);
@@ -82,7 +82,8 @@ struct KernelTable {
   void (*load_kv)(const KvView& kv, uint32_t layer, BlockIndex block, uint32_t slot, float* k, float* v);
   // One tile of attention; returns the number of needed query-key products (masked and padded ones not counted).
   uint64_t (*attention_tile)(const AttentionTile& tile);
-  // Merges the partial results of a row's splits in the order of positions and writes the row (see attention.h).
+  // Merges the partial results that other tiles left of these rows, from split_begin on in the order of splits, and
+  // writes the rows.
   void (*attention_merge)(const AttentionTile& tile);
 };
 

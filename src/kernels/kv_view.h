@@ -53,4 +53,14 @@ struct SequenceRows {
   std::span<const BlockIndex> block_table;
 };
 
+// Consecutive sequences of a batch whose block tables begin with the same blocks: attention reads the K and V of what
+// they share once for all of them. A hint about cost only: no bit of a result and no count depends on it.
+struct SharedPrefix {
+  uint32_t first_sequence = 0;  // Index into the batch's sequences. The ranges of two prefixes do not overlap.
+  uint32_t num_sequences = 0;
+  // Leading slots that stand in the same blocks for all of them and were computed before this step. Whole splits of
+  // kAttentionSplitSlots are read together; what is left of the prefix is read for each sequence.
+  uint32_t num_tokens = 0;
+};
+
 }  // namespace kvern

@@ -194,8 +194,8 @@ Status Llama::Reserve(const ForwardBatch& batch) {
     KVERN_ASSIGN_OR_RETURN(scratch_, allocator_.Allocate(num_workers * scratch_stride_));
   }
   products_.assign(num_workers, 0);
-  return attention_.Build(kernels_, batch.sequences, config_.num_heads, config_.num_kv_heads, config_.head_dim,
-                          num_workers, allocator_);
+  return attention_.Build(kernels_, batch.sequences, batch.shared_prefixes,
+                          {config_.num_heads, config_.num_kv_heads, config_.head_dim}, num_workers, allocator_);
 }
 
 // In the order of the architecture. Barriers stand where one worker reads what another has written.
@@ -377,8 +377,8 @@ void Llama::PackNormed(const std::vector<float>& norm, uint32_t num_rows, Worker
   if (!is_private) worker.Barrier();
 }
 
-void Llama::Product(const PackedMatrixView& weights, const PackedInput& input, uint32_t copy, uint32_t num_rows, Out out,
-                    Worker::Range panels, const Worker& worker) {
+void Llama::Product(const PackedMatrixView& weights, const PackedInput& input, uint32_t copy, uint32_t num_rows,
+                    Out out, Worker::Range panels, const Worker& worker) {
   if (panels.begin >= panels.end) return;
   const ActivationForm form = input.FormFor(weights);
   kernels_.matmul({.weights = weights,

@@ -28,8 +28,9 @@ struct ForwardBatch {
   std::span<const TokenId> tokens;          // [rows], each in [0, vocab_size).
   std::span<const SequenceRows> sequences;  // Disjoint, ascending, covering all rows.
   KvView kv;
-  std::span<const uint32_t> logit_rows;      // Rows whose logits are wanted, ascending; may be empty.
-  const HiddenObserver* observer = nullptr;  // For tests and diagnostics.
+  std::span<const uint32_t> logit_rows;                // Rows whose logits are wanted, ascending; may be empty.
+  std::span<const SharedPrefix> shared_prefixes = {};  // Leading slots that sequences have in common; may be empty.
+  const HiddenObserver* observer = nullptr;            // For tests and diagnostics.
 };
 
 // What a step really did, counted where it is done.

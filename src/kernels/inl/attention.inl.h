@@ -31,10 +31,10 @@ uint64_t RunAttentionTile(const AttentionTile& tile) {
     RunTileOfDim<0>(tile);
   }
   uint64_t num_products = 0;
-  for (uint32_t token = tile.token_begin; token < tile.token_end; ++token) {
-    const uint64_t visible = static_cast<uint64_t>(PositionOf(tile, token)) + 1;
-    const uint64_t begin = static_cast<uint64_t>(tile.split_begin) * kAttentionSplitSlots;
-    const uint64_t end = static_cast<uint64_t>(tile.split_end) * kAttentionSplitSlots;
+  const uint64_t begin = static_cast<uint64_t>(tile.split_begin) * kAttentionSplitSlots;
+  const uint64_t end = static_cast<uint64_t>(tile.split_end) * kAttentionSplitSlots;
+  for (uint32_t t = 0; t < tile.num_tokens; ++t) {
+    const uint64_t visible = static_cast<uint64_t>(tile.tokens[t].position) + 1;
     if (visible > begin) num_products += std::min(visible, end) - begin;
   }
   return num_products * tile.group_size;
@@ -45,13 +45,14 @@ void MergeAttention(const AttentionTile& tile) {
   float* const states = TileScratch(tile).states;
   for (uint32_t row = 0; row < tile.num_rows(); ++row) {
     float* const state = states + row * AttentionStateFloats(dim);
-    const uint32_t position = PositionOf(tile, tile.token_begin + row / tile.group_size);
-    for (uint32_t split = 0; split <= position / kAttentionSplitSlots; ++split) {
-      const float* const partial = StateOf(tile, states, split, row);
-      MergeSplit(state, partial[0], partial + 16, partial + 32, dim, split == 0);
+    std::memcpy(state, PartialOf(tile, tile.split_begin, row), AttentionStateFloats(dim) * sizeof(float));
+    const uint32_t last = tile.tokens[row / tile.group_size].position / kAttentionSplitSlots;
+    for (uint32_t split = tile.split_begin + 1; split <= last; ++split) {
+      const float* const partial = PartialOf(tile, split, row);
+      MergeSplit(state, partial[0], partial + 16, partial + 32, dim, /*is_first=*/false);
     }
+    FinishRow(state, OutOf(tile, row), dim);
   }
-  WriteRows(tile, states);
 }
 
 // ---- Codecs. K goes into lane slot % 16 of its granule, V is a row.

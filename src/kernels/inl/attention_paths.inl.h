@@ -35,34 +35,68 @@ inline void LocateGranules(const AttentionTile& tile, uint32_t split, uint32_t n
   }
 }
 
-inline uint32_t PositionOf(const AttentionTile& tile, uint32_t token) { return tile.first_position + token; }
-
 // Slots of the split that any row of the tile sees.
 inline uint32_t SlotsNeeded(const AttentionTile& tile, uint32_t split) {
-  return VisibleSlots(PositionOf(tile, tile.token_end - 1), split);
+  return VisibleSlots(tile.tokens[tile.num_tokens - 1].position, split);
 }
 
-// Where the state of a row stands while (or after) `split` is merged into it.
-inline float* StateOf(const AttentionTile& tile, float* states, uint32_t split, uint32_t row) {
-  const size_t stride = AttentionStateFloats(tile.kv->head_dim);
-  if (tile.partials == nullptr) return states + row * stride;
-  return tile.partials + (static_cast<size_t>(split) * tile.num_rows() + row) * stride;
-}
-
-// Copies the tile's queries together: [num_rows][head_dim].
-inline void GatherQueries(const AttentionTile& tile, float* q) {
-  const size_t floats = static_cast<size_t>(tile.group_size) * tile.kv->head_dim;
-  for (uint32_t token = tile.token_begin; token < tile.token_end; ++token, q += floats) {
-    std::memcpy(q, tile.q + token * tile.q_stride, floats * sizeof(float));
+// The granules that the worker needs after those of `split`: of the tile's next split, or of the next tile's first.
+// None where nothing follows.
+inline void LocateNext(const AttentionTile& tile, uint32_t split, SplitGranules& granules) {
+  granules.count = 0;
+  if (split + 1 < tile.split_end) {
+    LocateGranules(tile, split + 1, SlotsNeeded(tile, split + 1), granules);
+  } else if (tile.next != nullptr) {
+    LocateGranules(*tile.next, tile.next->split_begin, SlotsNeeded(*tile.next, tile.next->split_begin), granules);
   }
 }
 
-inline void WriteRows(const AttentionTile& tile, const float* states) {
+// Slots of the split that a row sees.
+inline uint32_t VisibleToRow(const AttentionTile& tile, uint32_t row, uint32_t split) {
+  return VisibleSlots(tile.tokens[row / tile.group_size].position, split);
+}
+
+inline float* PartialOf(const AttentionTile& tile, uint32_t split, uint32_t row) {
+  const size_t num_heads = static_cast<size_t>(tile.kv->num_kv_heads) * tile.group_size;
+  return tile.partials + tile.tokens[row / tile.group_size].partials +
+         (split * num_heads + row % tile.group_size) * AttentionStateFloats(tile.kv->head_dim);
+}
+
+// Whether the tile's splits are merged as they come, into one state for each row; else each leaves a partial result.
+inline bool FoldsSplits(const AttentionTile& tile) { return tile.partials == nullptr || tile.split_begin == 0; }
+
+// Merges what has been computed for a row and a split to where it belongs.
+inline void MergeRow(const AttentionTile& tile, float* states, uint32_t split, uint32_t row, float m,
+                     const float* lane_sums, const float* out) {
   const uint32_t dim = tile.kv->head_dim;
-  for (uint32_t token = tile.token_begin; token < tile.token_end; ++token) {
-    float* out = tile.out + token * tile.out_stride;
-    for (uint32_t head = 0; head < tile.group_size; ++head, out += dim, states += AttentionStateFloats(dim)) {
-      FinishRow(states, out, dim);
+  const bool folds = FoldsSplits(tile);
+  float* const state = folds ? states + size_t{row} * AttentionStateFloats(dim) : PartialOf(tile, split, row);
+  MergeSplit(state, m, lane_sums, out, dim, !folds || split == 0);
+}
+
+inline const float* QueryOf(const AttentionTile& tile, uint32_t row) {
+  return tile.q + tile.tokens[row / tile.group_size].row * tile.q_stride + row % tile.group_size * tile.kv->head_dim;
+}
+inline float* OutOf(const AttentionTile& tile, uint32_t row) {
+  return tile.out + tile.tokens[row / tile.group_size].row * tile.out_stride +
+         row % tile.group_size * tile.kv->head_dim;
+}
+
+// Copies the queries of rows [begin, end) together: q is [num_rows][head_dim].
+inline void GatherQueries(const AttentionTile& tile, uint32_t begin, uint32_t end, float* q) {
+  const size_t dim = tile.kv->head_dim;
+  for (uint32_t row = begin; row < end; ++row) std::memcpy(q + row * dim, QueryOf(tile, row), dim * sizeof(float));
+}
+
+// What becomes of the states of rows [begin, end) when all splits of a tile that folds them are merged.
+inline void FinishRows(const AttentionTile& tile, uint32_t begin, uint32_t end, const float* states) {
+  const size_t floats = AttentionStateFloats(tile.kv->head_dim);
+  for (uint32_t row = begin; row < end; ++row) {
+    const float* const state = states + row * floats;
+    if (tile.partials == nullptr) {
+      FinishRow(state, OutOf(tile, row), tile.kv->head_dim);
+    } else {
+      std::memcpy(PartialOf(tile, tile.split_end - 1, row), state, floats * sizeof(float));
     }
   }
 }
@@ -91,57 +125,59 @@ struct TileScratch {
   }
 };
 
+// Scores, softmax, values and merge of at most kMaxTileRows rows that all see the first n >= 1 slots of a split.
+// `fetch`: the granules of another split to bring into L2 meanwhile, K during the scores, V during the values; or null.
+template <int kDim, class K, class V>
+void RunDecodeRows(const AttentionTile& tile, const TileScratch& scratch, uint32_t split, const SplitGranules& granules,
+                   uint32_t row_begin, uint32_t num_rows, uint32_t n, float c, const SplitGranules* fetch) {
+  const uint32_t dim = kDim != 0 ? kDim : tile.kv->head_dim;
+  ScoreRows<kDim, K>(num_rows, scratch.q + static_cast<size_t>(row_begin) * dim, dim, granules.k,
+                     (n + kGranuleSlots - 1) / kGranuleSlots, scratch.scores, fetch != nullptr ? fetch->k : nullptr);
+  for (uint32_t r = 0; r < num_rows; ++r) {
+    scratch.maxima[r] = SoftmaxOfSplit(scratch.scores + r * kAttentionScoreStride, n, c, scratch.sums + r * 16);
+  }
+  AddValues<kDim, V>(num_rows, scratch.scores, granules.v, n, dim, scratch.out, fetch != nullptr ? fetch->v : nullptr);
+  for (uint32_t r = 0; r < num_rows; ++r) {
+    MergeRow(tile, scratch.states, split, row_begin + r, scratch.maxima[r], scratch.sums + r * 16,
+             scratch.out + r * dim);
+  }
+}
+
 // Decode: few rows, K and V read as they are stored, memory is the limit. While a split is multiplied, the next one of
-// this tile (or the first of the worker's next tile) is brought into L2: K during the scores, V during the values.
+// this tile (or the first of the worker's next tile) is brought into L2.
 template <int kDim, class K, class V>
 void RunDecodeTile(const AttentionTile& tile, float c) {
-  const uint32_t dim = kDim != 0 ? kDim : tile.kv->head_dim;
   const TileScratch scratch(tile);
-  GatherQueries(tile, scratch.q);
-  // Heads of a token in passes of even size; only the first pass over a split reads memory.
-  const uint32_t num_passes = (tile.group_size + kMaxTileRows - 1) / kMaxTileRows;
+  GatherQueries(tile, 0, tile.num_rows(), scratch.q);
 
   SplitGranules granules, next;
   LocateGranules(tile, tile.split_begin, SlotsNeeded(tile, tile.split_begin), next);
   for (uint32_t split = tile.split_begin; split < tile.split_end; ++split) {
     granules = next;
-    next.count = 0;
-    if (split + 1 < tile.split_end) {
-      LocateGranules(tile, split + 1, SlotsNeeded(tile, split + 1), next);
-    } else if (tile.next != nullptr) {
-      LocateGranules(*tile.next, tile.next->split_begin, SlotsNeeded(*tile.next, tile.next->split_begin), next);
-    }
-    bool fetches = next.count > 0;
-    for (uint32_t token = tile.token_begin; token < tile.token_end; ++token) {
-      const uint32_t n = VisibleSlots(PositionOf(tile, token), split);
+    LocateNext(tile, split, next);
+    // Rows that see the same slots, in passes of even size; only the first pass over a split reads memory.
+    const SplitGranules* fetch = next.count > 0 ? &next : nullptr;
+    for (uint32_t row = 0, end; row < tile.num_rows(); row = end) {
+      const uint32_t n = VisibleToRow(tile, row, split);
+      for (end = row + 1; end < tile.num_rows() && VisibleToRow(tile, end, split) == n;) ++end;
       if (n == 0) continue;
-      const uint32_t num_granules = (n + kGranuleSlots - 1) / kGranuleSlots;
+      const uint32_t num_passes = (end - row + kMaxTileRows - 1) / kMaxTileRows;
       for (uint32_t pass = 0; pass < num_passes; ++pass) {
-        const uint32_t head_begin = pass * tile.group_size / num_passes;
-        const uint32_t num_rows = (pass + 1) * tile.group_size / num_passes - head_begin;
-        const uint32_t row = (token - tile.token_begin) * tile.group_size + head_begin;
-        ScoreRows<kDim, K>(num_rows, scratch.q + static_cast<size_t>(row) * dim, dim, granules.k, num_granules,
-                           scratch.scores, fetches ? next.k : nullptr);
-        for (uint32_t r = 0; r < num_rows; ++r) {
-          scratch.maxima[r] = SoftmaxOfSplit(scratch.scores + r * kAttentionScoreStride, n, c, scratch.sums + r * 16);
-        }
-        AddValues<V>(num_rows, scratch.scores, granules.v, n, dim, scratch.out, fetches ? next.v : nullptr);
-        for (uint32_t r = 0; r < num_rows; ++r) {
-          MergeSplit(StateOf(tile, scratch.states, split, row + r), scratch.maxima[r], scratch.sums + r * 16,
-                     scratch.out + r * dim, dim, tile.partials != nullptr || split == 0);
-        }
-        fetches = false;
+        const uint32_t pass_begin = row + pass * (end - row) / num_passes;
+        const uint32_t pass_end = row + (pass + 1) * (end - row) / num_passes;
+        RunDecodeRows<kDim, K, V>(tile, scratch, split, granules, pass_begin, pass_end - pass_begin, n, c, fetch);
+        fetch = nullptr;
       }
     }
   }
-  if (tile.partials == nullptr) WriteRows(tile, scratch.states);
+  if (FoldsSplits(tile)) FinishRows(tile, 0, tile.num_rows(), scratch.states);
 }
 
 // Decodes a split's first num_slots slots to f32: whole granules of K, and V. Returns whether all of V is finite.
 template <class K, class V>
 bool DecodeSplit(const SplitGranules& granules, uint32_t num_slots, uint32_t dim, float* k, float* v) {
   const uint32_t granule_floats = kGranuleSlots * dim;
-  F32x16 zeros = Zero();  // 0 * v is NaN where v is not finite.
+  I32x16 largest = Set1I32(0);  // Of the magnitudes of V, as bits: those of infinity and NaN are above all others.
   for (uint32_t g = 0; g < granules.count; ++g) {
     const K* stored_k = reinterpret_cast<const K*>(granules.k[g]);
     const V* stored_v = reinterpret_cast<const V*>(granules.v[g]);
@@ -149,12 +185,42 @@ bool DecodeSplit(const SplitGranules& granules, uint32_t num_slots, uint32_t dim
     const uint32_t v_floats = std::min(granule_floats, (num_slots - g * kGranuleSlots) * dim);
     for (uint32_t i = 0; i < v_floats; i += 16) {
       const F32x16 values = LoadStored(stored_v + i);
-      zeros = Fma(values, Zero(), zeros);
+      largest = Max(largest, And(BitsOf(values), Set1I32(0x7fffffff)));
       Store(v + g * granule_floats + i, values);
     }
   }
-  return HorizontalSum(zeros) == 0;
+  return HorizontalMax(largest) < 0x7f800000;
 }
+
+// Brings the stored K and V of a split into L2, some lines at a time between pieces of arithmetic.
+class SplitFetcher {
+ public:
+  SplitFetcher(const SplitGranules& granules, size_t k_bytes, size_t v_bytes)
+      : granules_(granules), k_bytes_(k_bytes), v_bytes_(v_bytes) {}
+
+  uint32_t num_lines() const { return static_cast<uint32_t>(granules_.count * (k_bytes_ + v_bytes_) / 64); }
+
+  void Fetch(uint32_t num_lines) {
+    for (; num_lines > 0 && granule_ < granules_.count; --num_lines) {
+      Prefetch(offset_ < k_bytes_ ? granules_.k[granule_] + offset_ : granules_.v[granule_] + (offset_ - k_bytes_));
+      offset_ += 64;
+      if (offset_ == k_bytes_ + v_bytes_) {
+        offset_ = 0;
+        ++granule_;
+      }
+    }
+  }
+
+ private:
+  const SplitGranules& granules_;
+  const size_t k_bytes_, v_bytes_;  // Of a granule; multiples of 64.
+  uint32_t granule_ = 0;
+  size_t offset_ = 0;
+};
+
+// Slots of K and of V that all tiles of a block of rows pass before the next ones: what stays in L1.
+inline constexpr uint32_t kPrefillKeyChunk = 64;
+constexpr uint32_t PrefillValueChunk(uint32_t dim) { return std::max(32u, 8192 / dim / kGranuleSlots * kGranuleSlots); }
 
 // What a block of rows of the prefill path needs to know about the split at hand.
 struct PrefillSplit {
@@ -162,12 +228,22 @@ struct PrefillSplit {
   const uint8_t* k[kAttentionSplitSlots / kGranuleSlots];  // Granules in scratch.
   const uint8_t* v[kAttentionSplitSlots / kGranuleSlots];
   bool values_are_finite;
+  SplitFetcher* ahead;       // Of what comes next.
+  uint32_t lines_at_a_time;  // That a tile of rows and a chunk of K fetch.
 };
 
-// Slots of the split that a row sees; rows beyond the tile's last see none.
-inline uint32_t VisibleToRow(const AttentionTile& tile, uint32_t row, uint32_t split) {
-  if (row >= tile.num_rows()) return 0;
-  return VisibleSlots(PositionOf(tile, tile.token_begin + row / tile.group_size), split);
+// Brings into L2 what rows from `row` on will be copied from (their queries, in the first split of the tile, one block
+// ahead) and written to (their results, in the last).
+inline void FetchRows(const AttentionTile& tile, uint32_t row, uint32_t split) {
+  const uint32_t dim = tile.kv->head_dim;
+  const auto fetch = [dim](const float* p) {
+    for (uint32_t d = 0; d < dim; d += 16) Prefetch(p + d);
+  };
+  for (uint32_t r = row; r < row + kMaxTileRows; ++r) {
+    const uint32_t ahead = r + kAttentionRowBlock;
+    if (split == tile.split_begin && ahead < tile.num_rows()) fetch(QueryOf(tile, ahead));
+    if (split + 1 == tile.split_end && tile.partials == nullptr && r < tile.num_rows()) fetch(OutOf(tile, r));
+  }
 }
 
 // One split for rows [row_begin, row_begin + kAttentionRowBlock): tiles of kMaxTileRows rows, a chunk of K or V that
@@ -175,81 +251,92 @@ inline uint32_t VisibleToRow(const AttentionTile& tile, uint32_t row, uint32_t s
 template <int kDim>
 void RunPrefillBlock(const AttentionTile& tile, const TileScratch& scratch, const PrefillSplit& split,
                      uint32_t row_begin, float c) {
-  constexpr uint32_t kTiles = kAttentionRowBlock / kMaxTileRows, kChunk = 64;
   const uint32_t dim = kDim != 0 ? kDim : tile.kv->head_dim;
-  const uint32_t row_end = std::min(row_begin + kAttentionRowBlock, tile.num_rows());
-  const uint32_t num_tiles = (row_end - row_begin + kMaxTileRows - 1) / kMaxTileRows;
-  uint32_t visible[kTiles];  // To the last row of each tile.
-  for (uint32_t t = 0; t < num_tiles; ++t) {
-    visible[t] = VisibleToRow(tile, std::min(row_begin + (t + 1) * kMaxTileRows, row_end) - 1, split.split);
+  const uint32_t num_rows = std::min(kAttentionRowBlock, tile.num_rows() - row_begin);
+  const uint32_t num_tiles = (num_rows + kMaxTileRows - 1) / kMaxTileRows;
+  uint32_t visible[kAttentionRowBlock] = {};                      // To each row.
+  uint32_t tile_visible[kAttentionRowBlock / kMaxTileRows] = {};  // To the last row of each tile.
+  for (uint32_t r = 0; r < num_rows; ++r) {
+    visible[r] = VisibleToRow(tile, row_begin + r, split.split);
+    tile_visible[r / kMaxTileRows] = visible[r];
   }
-  const uint32_t most = visible[num_tiles - 1];
+  const uint32_t most = visible[num_rows - 1];
 
-  for (uint32_t chunk = 0; chunk < most; chunk += kChunk) {
+  for (uint32_t chunk = 0; chunk < most; chunk += kPrefillKeyChunk) {
     for (uint32_t t = 0; t < num_tiles; ++t) {
-      if (visible[t] <= chunk) continue;
-      const uint32_t num_granules = (std::min(visible[t] - chunk, kChunk) + kGranuleSlots - 1) / kGranuleSlots;
+      split.ahead->Fetch(split.lines_at_a_time);
+      if (chunk == 0) FetchRows(tile, row_begin + t * kMaxTileRows, split.split);
+      if (tile_visible[t] <= chunk) continue;
+      const uint32_t num_slots = std::min(tile_visible[t] - chunk, kPrefillKeyChunk);
       ScoreRowsOf<kMaxTileRows, kDim, float>(
           scratch.q + static_cast<size_t>(row_begin + t * kMaxTileRows) * dim, dim, split.k + chunk / kGranuleSlots,
-          num_granules, scratch.scores + t * kMaxTileRows * kAttentionScoreStride + chunk, nullptr);
+          (num_slots + kGranuleSlots - 1) / kGranuleSlots,
+          scratch.scores + t * kMaxTileRows * kAttentionScoreStride + chunk, nullptr);
     }
   }
-  for (uint32_t r = 0; r < num_tiles * kMaxTileRows; ++r) {
-    const uint32_t n = VisibleToRow(tile, row_begin + r, split.split);
+  for (uint32_t r = 0; r < num_rows; ++r) {
     float* const scores = scratch.scores + r * kAttentionScoreStride;
-    if (n > 0) scratch.maxima[r] = SoftmaxOfSplit(scores, n, c, scratch.sums + r * 16);
-    const uint32_t written = (n + kGranuleSlots - 1) / kGranuleSlots * kGranuleSlots;
-    for (uint32_t i = written; i < visible[r / kMaxTileRows]; i += 16) Store(scores + i, Zero());
+    if (visible[r] > 0) scratch.maxima[r] = SoftmaxOfSplit(scores, visible[r], c, scratch.sums + r * 16);
+    const uint32_t written = (visible[r] + kGranuleSlots - 1) / kGranuleSlots * kGranuleSlots;
+    for (uint32_t i = written; i < tile_visible[r / kMaxTileRows]; i += 16) Store(scores + i, Zero());
   }
   if (split.values_are_finite) {
-    for (uint32_t chunk = 0; chunk < most; chunk += kChunk) {
+    const uint32_t value_chunk = PrefillValueChunk(dim);
+    for (uint32_t chunk = 0; chunk < most; chunk += value_chunk) {
       for (uint32_t t = 0; t < num_tiles; ++t) {
-        if (visible[t] <= chunk) continue;
-        AddValuesOf<kMaxTileRows, float>(scratch.scores + t * kMaxTileRows * kAttentionScoreStride + chunk,
-                                         split.v + chunk / kGranuleSlots, std::min(visible[t] - chunk, kChunk), dim,
-                                         scratch.out + static_cast<size_t>(t * kMaxTileRows) * dim, chunk == 0,
-                                         nullptr);
+        if (tile_visible[t] <= chunk) continue;
+        AddValuesOf<kMaxTileRows, kDim, float>(
+            scratch.scores + t * kMaxTileRows * kAttentionScoreStride + chunk, split.v + chunk / kGranuleSlots,
+            std::min(tile_visible[t] - chunk, value_chunk), dim,
+            scratch.out + static_cast<size_t>(t * kMaxTileRows) * dim, chunk == 0, nullptr);
       }
     }
   } else {  // +0 times infinity or NaN is NaN: every row stops at its own last slot.
-    for (uint32_t r = 0; r < row_end - row_begin; ++r) {
-      const uint32_t n = VisibleToRow(tile, row_begin + r, split.split);
-      AddValuesOf<1, float>(scratch.scores + r * kAttentionScoreStride, split.v, n, dim,
-                            scratch.out + static_cast<size_t>(r) * dim, true, nullptr);
+    for (uint32_t r = 0; r < num_rows; ++r) {
+      AddValuesOf<1, kDim, float>(scratch.scores + r * kAttentionScoreStride, split.v, visible[r], dim,
+                                  scratch.out + static_cast<size_t>(r) * dim, true, nullptr);
     }
   }
-  for (uint32_t r = 0; r < row_end - row_begin; ++r) {
-    if (VisibleToRow(tile, row_begin + r, split.split) == 0) continue;
-    MergeSplit(StateOf(tile, scratch.states, split.split, row_begin + r), scratch.maxima[r], scratch.sums + r * 16,
-               scratch.out + static_cast<size_t>(r) * dim, dim, tile.partials != nullptr || split.split == 0);
+  for (uint32_t r = 0; r < num_rows; ++r) {
+    if (visible[r] == 0) continue;
+    MergeRow(tile, scratch.states, split.split, row_begin + r, scratch.maxima[r], scratch.sums + r * 16,
+             scratch.out + static_cast<size_t>(r) * dim);
   }
 }
 
-// Prefill: many rows, arithmetic is the limit. K and V of a split are decoded once for all rows of the tile.
+// Prefill: many rows, arithmetic is the limit. K and V of a split are decoded once for all rows of the tile, and the
+// next ones are brought into L2 meanwhile.
 template <int kDim, class K, class V>
 void RunPrefillTile(const AttentionTile& tile, float c) {
   const uint32_t dim = kDim != 0 ? kDim : tile.kv->head_dim;
   const uint32_t num_rows = tile.num_rows();
   const TileScratch scratch(tile);
-  GatherQueries(tile, scratch.q);
   // The last tile of rows is computed whole; what comes of the missing ones is dropped.
   const uint32_t padded_rows = (num_rows + kMaxTileRows - 1) / kMaxTileRows * kMaxTileRows;
   std::fill(scratch.q + static_cast<size_t>(num_rows) * dim, scratch.q + static_cast<size_t>(padded_rows) * dim, 0.0f);
+  // Tiles of rows times chunks of K: the times at which something is fetched ahead.
+  const uint32_t num_fetches = padded_rows / kMaxTileRows * (kAttentionSplitSlots / kPrefillKeyChunk);
 
   PrefillSplit decoded;
   for (uint32_t g = 0; g < kAttentionSplitSlots / kGranuleSlots; ++g) {
     decoded.k[g] = reinterpret_cast<const uint8_t*>(scratch.k + g * kGranuleSlots * dim);
     decoded.v[g] = reinterpret_cast<const uint8_t*>(scratch.v + g * kGranuleSlots * dim);
   }
+  SplitGranules granules, next;
+  LocateGranules(tile, tile.split_begin, SlotsNeeded(tile, tile.split_begin), next);
   for (uint32_t split = tile.split_begin; split < tile.split_end; ++split) {
-    const uint32_t num_slots = SlotsNeeded(tile, split);
-    SplitGranules granules;
-    LocateGranules(tile, split, num_slots, granules);
+    granules = next;
+    LocateNext(tile, split, next);
+    SplitFetcher ahead(next, kGranuleSlots * dim * sizeof(K), kGranuleSlots * dim * sizeof(V));
     decoded.split = split;
-    decoded.values_are_finite = DecodeSplit<K, V>(granules, num_slots, dim, scratch.k, scratch.v);
+    decoded.values_are_finite = DecodeSplit<K, V>(granules, SlotsNeeded(tile, split), dim, scratch.k, scratch.v);
+    decoded.ahead = &ahead;
+    decoded.lines_at_a_time = (ahead.num_lines() + num_fetches - 1) / num_fetches;
     for (uint32_t row = 0; row < num_rows; row += kAttentionRowBlock) {
+      const uint32_t end = std::min(row + kAttentionRowBlock, num_rows);
+      if (split == tile.split_begin) GatherQueries(tile, row, end, scratch.q);
       RunPrefillBlock<kDim>(tile, scratch, decoded, row, c);
+      if (split + 1 == tile.split_end && FoldsSplits(tile)) FinishRows(tile, row, end, scratch.states);
     }
   }
-  if (tile.partials == nullptr) WriteRows(tile, scratch.states);
 }

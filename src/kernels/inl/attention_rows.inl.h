@@ -49,11 +49,12 @@ KVERN_NOINLINE void ScoreTile(const float* q, uint32_t runtime_dim, const uint8_
 
 // Adds weighted values of num_slots slots in their order to 16 * kVectors dims of kRows outputs:
 //   out[row][d] = fma over slots ascending, from +0 where is_first, of p[row][slot] * v[slot][d]
-// v: granules of 16 slots, each [slot][dim]. p: rows of kAttentionScoreStride. out: rows of dim.
+// v: granules of 16 slots, each [slot][dim]. p: rows of kAttentionScoreStride. out: rows of dim. kDim: as above.
 // `offset`: first of the dims. `fetch`: granules to bring into L2 meanwhile, as many as are read, or null.
-template <int kRows, int kVectors, class T>
-KVERN_NOINLINE void AddValuesTile(const float* p, const uint8_t* const* v, uint32_t num_slots, uint32_t dim,
+template <int kRows, int kVectors, int kDim, class T>
+KVERN_NOINLINE void AddValuesTile(const float* p, const uint8_t* const* v, uint32_t num_slots, uint32_t runtime_dim,
                                   uint32_t offset, float* out, bool is_first, const uint8_t* const* fetch) {
+  const uint32_t dim = kDim != 0 ? kDim : runtime_dim;
   F32x16 sums[kRows][kVectors];
   out += offset;
   KVERN_UNROLL for (int r = 0; r < kRows; ++r) {
@@ -89,6 +90,12 @@ void ScoreRowsOf(const float* q, uint32_t dim, const uint8_t* const* k, uint32_t
   for (; g + kTileVectors <= num_granules; g += kTileVectors) {
     ScoreTile<kRows, kTileVectors, kDim, T>(q, dim, k + g, scores + g * 16, fetch != nullptr ? fetch + g : nullptr);
   }
+  if constexpr (kRows == kMaxTileRows && kTileVectors > 2) {  // One granule alone leaves the adders waiting.
+    if (g + 2 <= num_granules) {
+      ScoreTile<kRows, 2, kDim, T>(q, dim, k + g, scores + g * 16, fetch != nullptr ? fetch + g : nullptr);
+      g += 2;
+    }
+  }
   for (; g < num_granules; ++g) {
     ScoreTile<kRows, 1, kDim, T>(q, dim, k + g, scores + g * 16, fetch != nullptr ? fetch + g : nullptr);
   }
@@ -110,29 +117,31 @@ void ScoreRows(uint32_t num_rows, const float* q, uint32_t dim, const uint8_t* c
 }
 
 // Weighted values of 1 .. kMaxTileRows rows over all dims; out: rows of `dim`. `fetch`: all granules read, or null.
-template <int kRows, class T>
+template <int kRows, int kDim, class T>
 void AddValuesOf(const float* p, const uint8_t* const* v, uint32_t num_slots, uint32_t dim, float* out, bool is_first,
                  const uint8_t* const* fetch) {
   uint32_t d = 0;
   for (; d + 16 * kTileVectors <= dim; d += 16 * kTileVectors) {
-    AddValuesTile<kRows, kTileVectors, T>(p, v, num_slots, dim, d, out, is_first, fetch);
+    AddValuesTile<kRows, kTileVectors, kDim, T>(p, v, num_slots, dim, d, out, is_first, fetch);
   }
-  for (; d < dim; d += 16) AddValuesTile<kRows, 1, T>(p, v, num_slots, dim, d, out, is_first, fetch);
+  if constexpr (kDim == 0 || kDim % (16 * kTileVectors) != 0) {
+    for (; d < dim; d += 16) AddValuesTile<kRows, 1, kDim, T>(p, v, num_slots, dim, d, out, is_first, fetch);
+  }
 }
 
-template <class T>
+template <int kDim, class T>
 void AddValues(uint32_t num_rows, const float* p, const uint8_t* const* v, uint32_t num_slots, uint32_t dim, float* out,
                const uint8_t* const* fetch) {
   if constexpr (kMaxTileRows > 1) {
     switch (num_rows) {
-      case 2: return AddValuesOf<2, T>(p, v, num_slots, dim, out, true, fetch);
-      case 3: return AddValuesOf<3, T>(p, v, num_slots, dim, out, true, fetch);
-      case 4: return AddValuesOf<4, T>(p, v, num_slots, dim, out, true, fetch);
-      case 5: return AddValuesOf<5, T>(p, v, num_slots, dim, out, true, fetch);
-      case 6: return AddValuesOf<6, T>(p, v, num_slots, dim, out, true, fetch);
+      case 2: return AddValuesOf<2, kDim, T>(p, v, num_slots, dim, out, true, fetch);
+      case 3: return AddValuesOf<3, kDim, T>(p, v, num_slots, dim, out, true, fetch);
+      case 4: return AddValuesOf<4, kDim, T>(p, v, num_slots, dim, out, true, fetch);
+      case 5: return AddValuesOf<5, kDim, T>(p, v, num_slots, dim, out, true, fetch);
+      case 6: return AddValuesOf<6, kDim, T>(p, v, num_slots, dim, out, true, fetch);
     }
   }
-  AddValuesOf<1, T>(p, v, num_slots, dim, out, true, fetch);
+  AddValuesOf<1, kDim, T>(p, v, num_slots, dim, out, true, fetch);
 }
 
 // One row of one split: turns n >= 1 scores into weights, in place; those up to the next multiple of 16 become +0.
