@@ -1,17 +1,15 @@
-// kvern bench: prefill and decode speed at several lengths, beside what the machine can do at that moment.
+// kvern bench: prefill, decode and batched decode speed, beside what the machine can do at that moment.
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cstdio>
 
+#include "cli/bench_measure.h"
+#include "cli/bench_plan.h"
+#include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "cli/exit_code.h"
 #include "cli/format.h"
 #include "cli/generation.h"
-#include "cli/interrupt.h"
-#include "cli/measurement.h"
 #include "cli/output.h"
-#include "kvern/diagnostics.h"
 
 namespace kvern::cli {
 namespace {
@@ -19,34 +17,40 @@ namespace {
 constexpr char kExamples[] =
     "Examples:\n"
     "  kvern bench\n"
-    "  kvern bench --prefill 512 --depth 0,4096 -r 9 --threads 2 --json\n"
+    "  kvern bench --prefill 512 --depth none --batch 1,8,32 --shared-prompt 4096 -r 9 --json\n"
+    "\n"
+    "Rows of several sequences count the tokens of all of them together, in steps in which all decode. With a shared\n"
+    "prompt they are answers to one prompt, which is computed once.\n"
     "\n"
     "Every row has a probe of the machine of its own, taken just before it, since memory speed changes within "
     "minutes.\n"
-    "Share of a limit: prefill = 2 x weights of all layers x tok/s / int8 peak (embedding, output head and attention\n"
-    "not counted); decode = (bytes of all weights + of the KV read) x tok/s / read bandwidth (> 100 %: from a cache).";
-
-// One line of the result: prompts of `length` tokens, or answers after `length` tokens.
-struct Case {
-  bool is_prefill = true;
-  uint32_t length = 0;
-  std::vector<double> samples;  // Tokens per second.
-  MachineLimits limits;
-  double share = 0;  // Of the int8 peak (prefill) or of the read bandwidth (decode); 0 where there is no probe.
-};
+    "Share of a limit: prefill and several sequences = 2 x weights of all layers x tok/s / int8 peak (embedding, "
+    "output\n"
+    "head and attention not counted); one sequence = (bytes of all weights + of the KV read) x tok/s / read bandwidth\n"
+    "(> 100 %: from a cache).";
 
 class BenchCommand : public Command {
  public:
   explicit BenchCommand(CLI::App& app) {
-    app.add_option("--prefill", prefill_, "Prompt lengths, or none")->capture_default_str()->type_name("LIST");
-    app.add_option("--depth", depth_, "Tokens in the context where decoding begins, or none")
+    const auto add_list = [&app](const char* name, std::string& value, const char* help) {
+      app.add_option(name, value, help)->capture_default_str()->type_name("LIST");
+    };
+    add_list("--prefill", prefill_, "Prompt lengths, or none");
+    add_list("--depth", depth_, "Tokens in the context where decoding begins, or none");
+    add_list("--batch", batch_, "Numbers of sequences that decode together, or none");
+    app.add_option("--own-prompt", plan_.own_prompt, "Prompt tokens of each sequence of a batch")
         ->capture_default_str()
-        ->type_name("LIST");
-    app.add_option("-n,--gen", num_generated_, "Tokens to decode at each depth")
+        ->check(CLI::Range(1u, 1u << 20))
+        ->type_name("TOKENS");
+    app.add_option("--shared-prompt", shared_prompt_,
+                   "Batches again with one prompt for all, of so many tokens, or none")
         ->capture_default_str()
-        ->check(CLI::Range(2u, 1u << 20))
+        ->type_name("TOKENS");
+    app.add_option("-n,--gen", plan_.num_generated, "Tokens to decode in each sample")
+        ->capture_default_str()
+        ->check(CLI::Range(1u, 1u << 20))
         ->type_name("N");
-    app.add_option("-r,--repetitions", repetitions_, "Samples per row; the median is shown")
+    app.add_option("-r,--repetitions", plan_.repetitions, "Samples per row; the median is shown")
         ->capture_default_str()
         ->check(CLI::Range(1u, 1000u))
         ->type_name("N");
@@ -57,172 +61,50 @@ class BenchCommand : public Command {
   }
 
   int Run() override {
-    const auto prefill = ParseCounts(prefill_);
-    if (!prefill.ok()) return FailUsage(Status::InvalidArgument("--prefill: " + prefill.status().message()));
-    const auto depth = ParseCounts(depth_);
-    if (!depth.ok()) return FailUsage(Status::InvalidArgument("--depth: " + depth.status().message()));
-    if (std::count(prefill->begin(), prefill->end(), 0u) > 0) {
-      return FailUsage(Status::InvalidArgument("--prefill: a prompt has at least one token"));
-    }
+    if (const Status status = ReadLists(); !status.ok()) return FailUsage(status);
     Result<EngineOptions> options = engine_.ToOptions();
     if (!options.ok()) return FailUsage(options.status());
-
     const Result<ModelInfo> info = InspectModel(options->model_path);
     if (!info.ok()) return Fail(info.status());
-    const uint32_t limit = options->context_tokens != 0 ? options->context_tokens : info->context_tokens;
-    for (const uint32_t length : *prefill) AddCase(true, length, limit);
-    for (const uint32_t length : *depth) AddCase(false, length, limit);
-    if (cases_.empty())
-      return FailUsage(Status::InvalidArgument("there is no row to measure: see --prefill and --depth"));
-    if (options->context_tokens == 0) options->context_tokens = longest_;
-    options->max_sequences = 1;
+    std::vector<BenchRow> rows = plan_.Rows();
+    FitRows(plan_, *info, *options, rows);
+    if (rows.empty()) {
+      return FailUsage(Status::InvalidArgument("there is no row to measure: see --prefill, --depth and --batch"));
+    }
     const auto engine = OpenEngine(*options);
     if (!engine.ok()) return Fail(engine.status());
 
-    const Status status = MeasureAll(**engine);
-    Report(**engine);
+    const Status status = MeasureRows(**engine, plan_, !is_probe_off_, rows);
+    WriteOut(is_json_ ? Dump(BenchJson(**engine, plan_, rows)) : BenchTable(**engine, plan_, rows));
     return status.ok() ? kExitDone : Fail(status);
   }
 
  private:
-  // Tokens of context that a row needs: a decode at depth 0 still starts from one token.
-  uint64_t Needed(bool is_prefill, uint32_t length) const {
-    return is_prefill ? length : uint64_t{std::max(length, 1u)} + num_generated_;
-  }
-
-  void AddCase(bool is_prefill, uint32_t length, uint32_t limit) {
-    const uint64_t needed = Needed(is_prefill, length);
-    if (limit != 0 && needed > limit) {
-      std::fprintf(stderr, "kvern: %s at %u left out: %llu tokens do not fit the context of %u\n",
-                   is_prefill ? "prefill" : "decode", length, static_cast<unsigned long long>(needed), limit);
-      return;
-    }
-    cases_.push_back({.is_prefill = is_prefill, .length = length, .samples = {}, .limits = {}, .share = 0});
-    longest_ = std::max(longest_, static_cast<uint32_t>(needed));
-  }
-
-  Status MeasureAll(Engine& engine) {
-    const OnInterrupt keep_running;                                  // Rows that are done are still reported.
-    KVERN_RETURN_IF_ERROR(Sample(engine, cases_.front(), nullptr));  // Warms caches and threads.
-    ProgressBar bar("measuring", cases_.size() * repetitions_);
-    uint64_t done = 0;
-    for (Case& row : cases_) {
-      if (WasInterrupted()) return Status::Cancelled("interrupted");
-      if (!is_probe_off_) row.limits = ProbeMachineLimits(engine.options().num_threads);
-      for (uint32_t i = 0; i < repetitions_; ++i) {
-        KVERN_RETURN_IF_ERROR(Sample(engine, row, &row.samples));
-        bar.Update(++done);
-      }
-      row.share = Share(engine, row);
-    }
-    return Status::Ok();
-  }
-
-  Status Sample(Engine& engine, const Case& row, std::vector<double>* samples) {
-    Request request;
-    request.prompt = BenchTokens(std::max(row.length, 1u), engine.model_info().vocab_size, series_++);
-    request.max_tokens = row.is_prefill ? 0 : num_generated_;
-    request.ends_at_eos = false;
-    KVERN_ASSIGN_OR_RETURN(const Generation made, Generate(engine, std::move(request)));
-    if (WasInterrupted()) return Status::Cancelled("interrupted");
-    if (samples != nullptr) samples->push_back(row.is_prefill ? PrefillRate(made.stats) : DecodeRate(made.stats));
-    return Status::Ok();
-  }
-
-  double Share(const Engine& engine, const Case& row) const {
-    const ModelInfo& info = engine.model_info();
-    const double rate = SpreadOf(row.samples).median;
-    if (row.is_prefill) {
-      const double operations = 2.0 * static_cast<double>(WeightsPerPromptToken(info));
-      return row.limits.int8_tops <= 0 ? 0 : operations * rate / (row.limits.int8_tops * 1e12);
-    }
-    return row.limits.read_gb_per_s <= 0 ? 0 : BytesPerToken(engine, row) * rate / (row.limits.read_gb_per_s * 1e9);
-  }
-
-  // Read for one decoded token, on the average over the answer.
-  double BytesPerToken(const Engine& engine, const Case& row) const {
-    const CacheOptions& cache = engine.options().cache;
-    const double context = std::max(row.length, 1u) + 0.5 * num_generated_;
-    return static_cast<double>(engine.Stats().weight_bytes) +
-           context * static_cast<double>(engine.model_info().KvBytesPerToken(cache.k_type, cache.v_type));
-  }
-
-  void Report(const Engine& engine) const {
-    if (is_json_) {
-      WriteOut(Dump(Json(engine)));
-      return;
-    }
-    const EngineOptions& options = engine.options();
-    std::string text = options.model_path + ", " + options.isa + ", " + std::to_string(options.num_threads) +
-                       " threads, " + ActivationModeName(options.activations) + " activations, " +
-                       std::string(KvTypeName(options.cache.k_type)) + " KV" +
-                       (options.cache.is_enabled ? "" : ", no cache") + "\n";
-    if (!cases_.front().limits.cpu.empty()) text += cases_.front().limits.cpu + "\n";
-    std::vector<std::vector<std::string>> rows = {{"", "tok/s", "min", "max", "limit", "share"}};
-    for (const Case& row : cases_) {
-      if (row.samples.empty()) continue;
-      const Spread spread = SpreadOf(row.samples);
-      rows.push_back({Name(row), FormatRate(spread.median), FormatRate(spread.min), FormatRate(spread.max), Limit(row),
-                      FormatPercent(row.share)});
-    }
-    WriteOut(text + "\n" + FormatTable(rows));
-  }
-
-  static std::string Name(const Case& row) {
-    return (row.is_prefill ? "prefill " : "decode at ") + std::to_string(row.length);
-  }
-
-  static std::string Limit(const Case& row) {
-    if (row.is_prefill) return row.limits.int8_tops <= 0 ? "-" : FormatFixed(row.limits.int8_tops, 2) + " TOPS int8";
-    return row.limits.read_gb_per_s <= 0 ? "-" : FormatFixed(row.limits.read_gb_per_s, 1) + " GB/s read";
-  }
-
-  nlohmann::ordered_json Json(const Engine& engine) const {
-    const EngineOptions& options = engine.options();
-    const EngineStats stats = engine.Stats();
-    nlohmann::ordered_json results = nlohmann::ordered_json::array();
-    for (const Case& row : cases_) {
-      if (row.samples.empty()) continue;
-      const Spread spread = SpreadOf(row.samples);
-      results.push_back({{"test", row.is_prefill ? "prefill" : "decode"},
-                         {"length", row.length},
-                         {"generated", row.is_prefill ? 0u : num_generated_},
-                         {"tok_per_s", {{"median", spread.median}, {"min", spread.min}, {"max", spread.max}}},
-                         {"samples", row.samples},
-                         {"limits",
-                          {{"int8_tops", row.limits.int8_tops},
-                           {"f32_tflops", row.limits.f32_tflops},
-                           {"read_gb_per_s", row.limits.read_gb_per_s},
-                           {"nops_per_ns", row.limits.nops_per_ns}}},
-                         {"share", row.share}});
-    }
-    return {{"model", options.model_path},
-            {"cpu", cases_.front().limits.cpu},
-            {"isa", options.isa},
-            {"threads", options.num_threads},
-            {"activations", ActivationModeName(options.activations)},
-            {"kv_type", KvTypeName(options.cache.k_type)},
-            {"is_cache_enabled", options.cache.is_enabled},
-            {"block_size", options.cache.block_size},
-            {"prefill_chunk", options.prefill_chunk},
-            {"weights_per_prompt_token", WeightsPerPromptToken(engine.model_info())},
-            {"weight_bytes", stats.weight_bytes},
-            {"huge_page_bytes", stats.huge_page_bytes},
-            {"load_us", stats.load_us},
-            {"peak_memory_bytes", PeakMemoryBytes()},
-            {"results", std::move(results)}};
+  Status ReadLists() {
+    const auto read = [](const char* name, const std::string& text, std::vector<uint32_t>& counts) -> Status {
+      Result<std::vector<uint32_t>> parsed = ParseCounts(text);
+      if (!parsed.ok()) return Status::InvalidArgument(std::string(name) + ": " + parsed.status().message());
+      counts = *std::move(parsed);
+      return Status::Ok();
+    };
+    KVERN_RETURN_IF_ERROR(read("--prefill", prefill_, plan_.prefill));
+    KVERN_RETURN_IF_ERROR(read("--depth", depth_, plan_.depth));
+    KVERN_RETURN_IF_ERROR(read("--batch", batch_, plan_.batch));
+    std::vector<uint32_t> shared;
+    KVERN_RETURN_IF_ERROR(read("--shared-prompt", shared_prompt_, shared));
+    if (shared.size() > 1) return Status::InvalidArgument("--shared-prompt: expected one length or none");
+    plan_.shared_prompt = shared.empty() ? 0 : shared.front();
+    return plan_.Validate();
   }
 
   EngineFlags engine_;
+  BenchPlan plan_;
   std::string prefill_ = "128,512,2048";
-  std::string depth_ = "0,512,2048";
-  uint32_t num_generated_ = 64;
-  uint32_t repetitions_ = 5;
+  std::string depth_ = "0,1024,4096,16384";
+  std::string batch_ = "1,2,4,8,16,32";
+  std::string shared_prompt_ = "2048";
   bool is_probe_off_ = false;
   bool is_json_ = false;
-  std::vector<Case> cases_;
-  uint32_t longest_ = 1;
-  uint64_t series_ = 0;
 };
 
 }  // namespace

@@ -40,6 +40,13 @@ class Engine {
   // kResourceExhausted where it can never fit the budget (with bytes needed and there) or the queue is full.
   virtual Result<TokenStream> Submit(Request request) = 0;
 
+  // Queues `count` answers to one prompt, which is computed once: full blocks of it are shared, not copied. Answer i is
+  // that of Submit with request.choice_index + i, token for token, and a stream of its own: any of them may end or be
+  // cancelled at any time. They start together, so count is at most max_sequences. Errors as for Submit;
+  // kResourceExhausted also where all answers together can never fit the budget. Without the cache each answer computes
+  // the prompt for itself.
+  virtual Result<std::vector<TokenStream>> SubmitChoices(Request request, uint32_t count) = 0;
+
   // Scores tokens; waits for the result. kInvalidArgument as for Submit; kCancelled when `progress` says so.
   virtual Result<std::vector<TokenScore>> Score(const ScoreRequest& request, const ScoreProgress& progress = {}) = 0;
 

@@ -36,10 +36,10 @@ struct EngineOptions {
   std::string model_path;       // A GGUF file. Required.
   uint32_t context_tokens = 0;  // Longest sequence, prompt and generated tokens; 0: the model's, at most 8192.
   uint32_t num_threads = 0;     // Workers; 0: one per CPU that the process may use. More than those are refused.
-  std::string isa = "auto";     // Kernel target: auto, generic, avx2, avx2-vnni, avx512, avx512-vnni.
+  std::string isa = "auto";     // Kernel target: auto, generic, avx2, avx2-vnni, avx512, avx512-vnni, neon.
   ActivationMode activations = ActivationMode::kInt8;
   uint32_t prefill_chunk = 512;  // Prompt tokens per step.
-  uint32_t max_sequences = 8;    // Requests that run at once; more wait in the queue.
+  uint32_t max_sequences = 32;   // Requests that run at once, if the budget holds them; more wait in the queue.
   uint32_t max_queued = 64;      // Requests that may wait; more are refused.
   CacheOptions cache;
   Status Validate() const;

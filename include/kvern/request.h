@@ -31,7 +31,7 @@ struct Request {
   SamplingOptions sampling = {};
   std::vector<std::string> stop = {};  // Generation ends before any of these texts; at most 16, none empty.
   bool ends_at_eos = true;             // Off: end-of-generation tokens are kept and generation goes on.
-  uint32_t choice_index = 0;           // Separates the random numbers of several answers to one prompt.
+  uint32_t choice_index = 0;           // Separates the random numbers of several answers to one prompt (SubmitChoices).
   Status Validate() const;
 };
 

@@ -9,6 +9,10 @@ namespace kvern {
 // cache the same token counts again in every step. "Reused" = a step needed a token's keys and values and found them.
 struct RequestStats {
   uint64_t prompt_tokens = 0;
+  // Each prompt token is computed for this request or found computed by another with the same prompt (SubmitChoices):
+  // the two add up to prompt_tokens once the prompt is done.
+  uint64_t prompt_tokens_computed = 0;
+  uint64_t prompt_tokens_reused = 0;
   uint64_t generated_tokens = 0;
   uint64_t tokens_computed = 0;
   uint64_t tokens_reused = 0;
@@ -17,7 +21,7 @@ struct RequestStats {
   uint64_t queue_us = 0;    // From Submit to the first step.
   uint64_t prefill_us = 0;  // From the first step to the first generated token (or the end of the prompt).
   uint64_t decode_us = 0;   // From the first generated token to the last.
-  uint64_t kv_bytes = 0;    // Bytes of the blocks that the sequence held at its end.
+  uint64_t kv_bytes = 0;    // Bytes of the blocks that the sequence held at its end, shared ones included.
 };
 
 // Blocks of the KV cache by state; free + filling + full = total.

@@ -11,8 +11,8 @@ namespace kvern {
 namespace {
 
 // How long a thread polls before it sleeps: longer than what the engine does between two steps (sleeping there costs a
-// tenth of decode speed, since a wake-up takes as long as two layers of a small model), far shorter than the gap between
-// two requests.
+// tenth of decode speed, since a wake-up takes as long as two layers of a small model), far shorter than the gap
+// between two requests.
 constexpr std::chrono::microseconds kSpinTime{250};
 
 // Waits until `value` is no longer `old`. The reads of the clock between two polls last tens of nanoseconds, which

@@ -18,8 +18,9 @@ class BatchBuilder {
   // `num_logit_rows` of them give logits. The room must be there: admission saw to it.
   void Add(BlockTable& table, std::span<const TokenId> tokens, uint64_t num_logit_rows);
 
-  // Valid until the next call; no table may change before the step has run.
-  ForwardBatch Build(const KvView& kv) const { return {tokens_, sequences_, kv, logit_rows_}; }
+  // The batch, which names what neighbours of one row each share: their tables begin with the same blocks. Valid until
+  // the next call; no table may change before the step has run.
+  ForwardBatch Build(const KvView& kv);
   uint64_t num_rows() const { return tokens_.size(); }
   uint64_t num_logit_rows() const { return logit_rows_.size(); }
 
@@ -29,9 +30,13 @@ class BatchBuilder {
   uint64_t TotalVisiblePairs() const;
 
  private:
+  // O(blocks of the batch).
+  void FindSharedPrefixes(uint32_t block_size);
+
   std::vector<TokenId> tokens_;
   std::vector<SequenceRows> sequences_;
   std::vector<uint32_t> logit_rows_;
+  std::vector<SharedPrefix> shared_prefixes_;
 };
 
 }  // namespace kvern

@@ -1,6 +1,9 @@
 #include "kvern/engine.h"
 
+#include <algorithm>
 #include <condition_variable>
+#include <iterator>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <system_error>
@@ -35,6 +38,7 @@ class EngineImpl : public Engine {
   Status Start();
 
   Result<TokenStream> Submit(Request request) override;
+  Result<std::vector<TokenStream>> SubmitChoices(Request request, uint32_t count) override;
   Result<std::vector<TokenScore>> Score(const ScoreRequest& request, const ScoreProgress& progress) override;
 
   const Tokenizer& tokenizer() const override { return *parts_.tokenizer; }
@@ -44,6 +48,8 @@ class EngineImpl : public Engine {
 
  private:
   Status CheckLength(const char* what, uint64_t num_tokens) const;
+  Status CheckRequest(const Request& request) const;
+  Status CheckChoices(const Request& request, uint32_t count) const;
   Status CheckScore(const ScoreRequest& request) const;
 
   // Engine thread.
@@ -115,29 +121,69 @@ Status EngineImpl::CheckLength(const char* what, uint64_t num_tokens) const {
       " bytes has room for " + std::to_string(context) + " tokens");
 }
 
-Result<TokenStream> EngineImpl::Submit(Request request) {
+Status EngineImpl::CheckRequest(const Request& request) const {
   const uint32_t vocab_size = parts_.model->config().vocab_size;
   KVERN_RETURN_IF_ERROR(request.Validate());
   KVERN_RETURN_IF_ERROR(CheckLength("prompt: a prompt", request.prompt.size()));
   KVERN_RETURN_IF_ERROR(CheckTokens("prompt", request.prompt, vocab_size));
   std::vector<TokenId> biased;
   for (const auto& [token, bias] : request.sampling.logit_bias) biased.push_back(token);
-  KVERN_RETURN_IF_ERROR(CheckTokens("logit_bias", biased, vocab_size));
-  auto stream = std::make_shared<TokenStream::State>();
-  auto sequence = std::make_unique<Sequence>(context_, std::move(request), stream);
+  return CheckTokens("logit_bias", biased, vocab_size);
+}
+
+Status EngineImpl::CheckChoices(const Request& request, uint32_t count) const {
+  if (count < 1 || count > parts_.options.max_sequences) {
+    return Status::InvalidArgument(std::to_string(count) + " answers to one prompt, expected 1 to " +
+                                   std::to_string(parts_.options.max_sequences) + " (max_sequences)");
+  }
+  if (count - 1 > std::numeric_limits<uint32_t>::max() - request.choice_index) {
+    return Status::InvalidArgument("choice_index is " + std::to_string(request.choice_index) + ", too large for " +
+                                   std::to_string(count) + " answers");
+  }
+  if (!parts_.options.cache.is_enabled) return Status::Ok();
+  const BlockPool& blocks = *parts_.blocks;
+  const uint64_t max_slots = Sequence::MaxSlots(request, parts_.options.context_tokens);
+  const uint64_t needed = GroupBlocksFor(blocks.layout(), request.prompt.size(), max_slots).Total(count);
+  if (needed <= blocks.total_blocks()) return Status::Ok();
+  const uint64_t block_bytes = blocks.layout().block_bytes();
+  return Status::ResourceExhausted(
+      std::to_string(count) + " answers of up to " + std::to_string(max_slots) + " tokens with one prompt of " +
+      std::to_string(request.prompt.size()) + " need " + std::to_string(needed * block_bytes) +
+      " bytes of KV cache, the budget has room for " + std::to_string(blocks.total_blocks() * block_bytes));
+}
+
+Result<TokenStream> EngineImpl::Submit(Request request) {
+  KVERN_ASSIGN_OR_RETURN(std::vector<TokenStream> streams, SubmitChoices(std::move(request), 1));
+  return std::move(streams.front());
+}
+
+Result<std::vector<TokenStream>> EngineImpl::SubmitChoices(Request request, uint32_t count) {
+  KVERN_RETURN_IF_ERROR(CheckRequest(request));
+  KVERN_RETURN_IF_ERROR(CheckChoices(request, count));
+  std::vector<TokenStream> streams;
+  std::vector<Job> jobs;
+  for (uint32_t i = 0; i < count; ++i) {
+    auto stream = std::make_shared<TokenStream::State>();
+    // Without the cache there is nothing to share: each answer is a group of its own.
+    if (i == 0 || !parts_.options.cache.is_enabled) jobs.emplace_back(SequenceGroup());
+    std::get<SequenceGroup>(jobs.back()).push_back(std::make_unique<Sequence>(context_, request, stream));
+    streams.emplace_back(std::move(stream));
+    ++request.choice_index;
+  }
   {
     const std::lock_guard lock(mutex_);
     const uint64_t limit = uint64_t{parts_.options.max_sequences} + parts_.options.max_queued;
-    if (num_open_requests_ >= limit) {
+    if (num_open_requests_ + count > limit) {
       return Status::ResourceExhausted("the queue is full: " + std::to_string(num_open_requests_) +
-                                       " requests run or wait, limit " + std::to_string(limit));
+                                       " requests run or wait, limit " + std::to_string(limit) + "; " +
+                                       std::to_string(count) + " more came");
     }
-    ++num_open_requests_;
-    ++stats_.queued_requests;
-    inbox_.push_back(std::move(sequence));
+    num_open_requests_ += count;
+    stats_.queued_requests += count;
+    std::ranges::move(jobs, std::back_inserter(inbox_));
   }
   changed_.notify_all();
-  return TokenStream(std::move(stream));
+  return streams;
 }
 
 Status EngineImpl::CheckScore(const ScoreRequest& request) const {

@@ -14,14 +14,23 @@ namespace {
 // Below this the draw is greedy but for near ties, and the scale of the exponent stays finite.
 constexpr float kMinTemperature = 1e-6f;
 
+// Top-k looks at so many logits at once.
+constexpr size_t kTopKGroup = 32;
+
+// Whether a logit of `group` is larger than `limit`. Without branches, so that compilers use vectors.
+bool HasLarger(std::span<const float> group, float limit) {
+  int found = 0;
+  for (const float x : group) found |= x > limit ? 1 : 0;
+  return found != 0;
+}
+
 }  // namespace
 
 Sampler::Sampler(SamplingOptions options, uint32_t choice_index, const KernelTable& kernels)
     : options_(std::move(options)), choice_index_(choice_index), kernels_(kernels) {}
 
-Result<TokenId> Sampler::Sample(std::span<float> logits, std::span<const TokenId> tokens) {
-  AddBias(logits);
-  PenaliseRepeats(logits, tokens);
+Result<TokenId> Sampler::Sample(std::span<const float> raw_logits, std::span<const TokenId> tokens) {
+  const std::span<const float> logits = Adjust(raw_logits, tokens);
   if (options_.temperature == 0) return Greedy(logits);
 
   const bool has_top_k = options_.top_k > 0 && options_.top_k < logits.size();
@@ -51,19 +60,23 @@ Result<TokenId> Sampler::Sample(std::span<float> logits, std::span<const TokenId
   return ids_[drawn];
 }
 
-void Sampler::AddBias(std::span<float> logits) const {
-  for (const auto& [token, bias] : options_.logit_bias) logits[static_cast<size_t>(token)] += bias;
+std::span<const float> Sampler::Adjust(std::span<const float> logits, std::span<const TokenId> tokens) {
+  const bool has_penalty = options_.repeat_penalty != 1 && options_.repeat_window > 0;
+  if (options_.logit_bias.empty() && !has_penalty) return logits;
+  adjusted_.assign(logits.begin(), logits.end());
+  for (const auto& [token, bias] : options_.logit_bias) adjusted_[static_cast<size_t>(token)] += bias;
+  if (has_penalty) PenaliseRepeats(tokens);
+  return adjusted_;
 }
 
 // Source: arXiv:1909.05858 section 4.1.
-void Sampler::PenaliseRepeats(std::span<float> logits, std::span<const TokenId> tokens) {
-  if (options_.repeat_penalty == 1 || options_.repeat_window == 0) return;
+void Sampler::PenaliseRepeats(std::span<const TokenId> tokens) {
   const auto seen = tokens.last(std::min<size_t>(tokens.size(), options_.repeat_window));
   recent_.assign(seen.begin(), seen.end());
   std::sort(recent_.begin(), recent_.end());
   recent_.erase(std::unique(recent_.begin(), recent_.end()), recent_.end());
   for (const TokenId token : recent_) {
-    float& logit = logits[static_cast<size_t>(token)];
+    float& logit = adjusted_[static_cast<size_t>(token)];
     logit = logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
   }
 }
@@ -100,18 +113,23 @@ void Sampler::CollectTopK(std::span<const float> logits, uint32_t k) {
     const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
     return x > y || (x == y && a < b);
   };
-  // A heap of the best so far with the worst of them on top: most tokens are one comparison.
+  // A heap of the best so far with the worst of them on top.
   ids_.clear();
-  for (size_t i = 0; i < logits.size(); ++i) {
-    if (!std::isfinite(logits[i])) continue;
-    const auto id = static_cast<TokenId>(i);
+  const auto offer = [&](TokenId id) {
+    if (!std::isfinite(logits[static_cast<size_t>(id)])) return;
     if (ids_.size() == k) {
-      if (!is_better(id, ids_.front())) continue;
+      if (!is_better(id, ids_.front())) return;
       std::pop_heap(ids_.begin(), ids_.end(), is_better);
       ids_.pop_back();
     }
     ids_.push_back(id);
     std::push_heap(ids_.begin(), ids_.end(), is_better);
+  };
+  for (size_t begin = 0; begin < logits.size(); begin += kTopKGroup) {
+    const std::span<const float> group = logits.subspan(begin, std::min(kTopKGroup, logits.size() - begin));
+    // Most groups hold nothing better; an equal one would have the higher id.
+    if (ids_.size() == k && !HasLarger(group, logits[static_cast<size_t>(ids_.front())])) continue;
+    for (size_t i = 0; i < group.size(); ++i) offer(static_cast<TokenId>(begin + i));
   }
   std::sort_heap(ids_.begin(), ids_.end(), is_better);
   values_.resize(ids_.size());

@@ -19,15 +19,15 @@ class Sampler {
   // `options` must be valid; `kernels` must outlive the sampler.
   Sampler(SamplingOptions options, uint32_t choice_index, const KernelTable& kernels);
 
-  // The token that follows `tokens` (prompt included). `logits`: one per token of the vocabulary, changed in place.
-  // Ids in `tokens` and in the logit bias must lie inside the vocabulary. A logit that is not finite never wins;
-  // kCorruption where none is finite. O(vocabulary); top_p also sorts the
-  // tokens that it may keep.
-  Result<TokenId> Sample(std::span<float> logits, std::span<const TokenId> tokens);
+  // The token that follows `tokens` (prompt included). `logits`: one per token of the vocabulary. Ids in `tokens` and
+  // in the logit bias must lie inside the vocabulary. A logit that is not finite never wins; kCorruption where none is
+  // finite. Greedy and top_k take one pass over the vocabulary; top_p also sorts the tokens that it may keep.
+  Result<TokenId> Sample(std::span<const float> logits, std::span<const TokenId> tokens);
 
  private:
-  void AddBias(std::span<float> logits) const;
-  void PenaliseRepeats(std::span<float> logits, std::span<const TokenId> tokens);
+  // `logits` with bias and penalty, in scratch where there are any.
+  std::span<const float> Adjust(std::span<const float> logits, std::span<const TokenId> tokens);
+  void PenaliseRepeats(std::span<const TokenId> tokens);
   Result<TokenId> Greedy(std::span<const float> logits) const;
   // Fills ids_ and values_ with the finite logits: all in the order of ids, or the top_k best, best first.
   void CollectAll(std::span<const float> logits);
@@ -39,6 +39,7 @@ class Sampler {
   const uint32_t choice_index_;
   const KernelTable& kernels_;
   // Scratch, kept between draws.
+  std::vector<float> adjusted_;
   std::vector<TokenId> recent_;
   std::vector<TokenId> ids_;   // Candidates ...
   std::vector<float> values_;  // ... their logits, then their probabilities times a common factor.

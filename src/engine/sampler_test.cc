@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -210,6 +211,22 @@ TEST_P(SamplerTest, TopKAgreesWithAFullSort) {
     EXPECT_TRUE(std::includes(best.begin(), best.end(), drawn.begin(), drawn.end()));
     if (k <= 100) {
       EXPECT_EQ(drawn, best);
+    }
+  }
+}
+
+TEST_P(SamplerTest, TopKFindsTheBestWhereverTheyStand) {
+  for (const size_t n : {31u, 32u, 33u, 65u, 100u}) {
+    for (size_t best = 0; best < n; ++best) {
+      std::vector<float> logits(n, 1.0f);  // The second best is the first of many equals.
+      logits[best] = 2;
+      logits[(best + 1) % n] = kNan;
+      logits[(best + 2) % n] = kInf;
+      TokenId second = 0;
+      while (logits[static_cast<size_t>(second)] != 1.0f) ++second;
+
+      EXPECT_THAT(Drawn({.temperature = 100, .top_k = 2}, logits, 40),
+                  UnorderedElementsAre(static_cast<TokenId>(best), second));
     }
   }
 }

@@ -6,6 +6,25 @@
 #include "base/check.h"
 
 namespace kvern {
+namespace {
+
+// Whether the prompt of the group is still being computed for more than one.
+bool HasFollowers(const SequenceGroup& group) { return group.size() > 1 && !group[1]->has_blocks(); }
+
+void MoveFinished(SequenceGroup& group, std::vector<std::unique_ptr<Sequence>>& finished) {
+  std::erase_if(group, [&](std::unique_ptr<Sequence>& sequence) {
+    if (!sequence->is_finished()) return false;
+    finished.push_back(std::move(sequence));
+    return true;
+  });
+}
+
+}  // namespace
+
+GroupBlocks GroupBlocksFor(const BlockLayout& layout, uint64_t prompt_tokens, uint64_t max_slots) {
+  const uint64_t shared = prompt_tokens / layout.block_size();
+  return {shared, layout.BlocksFor(max_slots) - shared};
+}
 
 Scheduler::Scheduler(const BlockLayout& layout, uint64_t total_blocks, uint32_t max_sequences, uint32_t prefill_chunk)
     : layout_(layout), total_blocks_(total_blocks), max_sequences_(max_sequences), prefill_chunk_(prefill_chunk) {}
@@ -23,11 +42,14 @@ bool Scheduler::AdmitFront() {
     scores_.push_back(std::move(*score));
     return true;
   }
-  auto& sequence = std::get<std::unique_ptr<Sequence>>(waiting_.front());
-  const uint64_t num_blocks = layout_.BlocksFor(sequence->max_slots());
-  if (running_.size() == max_sequences_ || num_reserved_blocks_ + num_blocks > total_blocks_) return false;
+  auto& group = std::get<SequenceGroup>(waiting_.front());
+  const Sequence& first = *group.front();
+  const GroupBlocks blocks = GroupBlocksFor(layout_, first.prompt_tokens(), first.max_slots());
+  const uint64_t num_blocks = blocks.Total(group.size());
+  if (num_running_ + group.size() > max_sequences_ || num_reserved_blocks_ + num_blocks > total_blocks_) return false;
   num_reserved_blocks_ += num_blocks;
-  running_.push_back({std::move(sequence), num_blocks, next_turn_++});
+  num_running_ += group.size();
+  running_.push_back({std::move(group), blocks, next_turn_++});
   return true;
 }
 
@@ -35,41 +57,53 @@ std::vector<PlannedRows> Scheduler::Plan() {
   std::vector<PlannedRows> plan;
   std::vector<Running*> prefills;
   for (Running& running : running_) {
-    if (running.sequence->num_pending() == 1) {
-      plan.push_back({running.sequence.get(), 1});
-      running.turn = next_turn_++;
-    } else {
+    if (running.group.front()->num_pending() > 1 || HasFollowers(running.group)) {
       prefills.push_back(&running);
+      continue;
     }
+    for (const auto& sequence : running.group) plan.push_back({sequence.get(), 1, {}});
+    running.turn = next_turn_++;
   }
   std::sort(prefills.begin(), prefills.end(), [](const Running* a, const Running* b) { return a->turn < b->turn; });
   uint64_t room = prefill_chunk_;
   for (Running* running : prefills) {
     if (room == 0) break;
-    const uint64_t num_pending = running->sequence->num_pending();
+    Sequence* const sequence = running->group.front().get();
+    const uint64_t num_pending = sequence->num_pending();
     const uint64_t num_rows = std::min(room, num_pending);
-    plan.push_back({running->sequence.get(), static_cast<uint32_t>(num_rows)});
+    plan.push_back({sequence, static_cast<uint32_t>(num_rows), {}});
     room -= num_rows;
-    if (num_rows == num_pending) running->turn = next_turn_++;
+    if (num_rows < num_pending) continue;
+    plan.back().followers = std::span(running->group).subspan(1);
+    running->turn = next_turn_++;
   }
   return plan;
 }
 
 std::vector<std::unique_ptr<Sequence>> Scheduler::TakeFinished() {
   std::vector<std::unique_ptr<Sequence>> finished;
-  std::erase_if(running_, [&](Running& running) {
-    if (!running.sequence->is_finished()) return false;
-    num_reserved_blocks_ -= running.num_blocks;
-    finished.push_back(std::move(running.sequence));
-    return true;
-  });
-  std::erase_if(waiting_, [&](Job& job) {
-    auto* sequence = std::get_if<std::unique_ptr<Sequence>>(&job);
-    if (sequence == nullptr || !(*sequence)->is_finished()) return false;
-    finished.push_back(std::move(*sequence));
-    return true;
+  for (Running& running : running_) TakeFinishedOf(running, finished);
+  std::erase_if(running_, [](const Running& running) { return running.group.empty(); });
+  for (Job& job : waiting_) {
+    if (auto* group = std::get_if<SequenceGroup>(&job)) MoveFinished(*group, finished);
+  }
+  std::erase_if(waiting_, [](const Job& job) {
+    const auto* group = std::get_if<SequenceGroup>(&job);
+    return group != nullptr && group->empty();
   });
   return finished;
+}
+
+void Scheduler::TakeFinishedOf(Running& running, std::vector<std::unique_ptr<Sequence>>& finished) {
+  SequenceGroup& group = running.group;
+  const bool has_followers = HasFollowers(group);
+  const size_t num_before = group.size(), first_finished = finished.size();
+  const bool is_first_finished = group.front()->is_finished();
+  MoveFinished(group, finished);
+  if (has_followers && is_first_finished && !group.empty()) group.front()->TakeOverPrompt(*finished[first_finished]);
+  num_running_ -= num_before - group.size();
+  num_reserved_blocks_ -= running.blocks.own * (num_before - group.size());
+  if (group.empty()) num_reserved_blocks_ -= running.blocks.shared;
 }
 
 std::shared_ptr<ScoreJob> Scheduler::TakeFrontScore() {

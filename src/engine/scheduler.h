@@ -2,11 +2,15 @@
 //
 // Jobs wait in the order in which they came and none overtakes another. A job is admitted when the blocks of its
 // longest course fit beside those of all admitted jobs, so nothing that runs ever waits for memory.
+//
+// The sequences of a group have one prompt. The first of them computes it while the others hold no blocks and wait;
+// then they fork its table. Where the first one ends before that, the next takes over what it has computed.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <variant>
 #include <vector>
 
@@ -15,13 +19,23 @@
 
 namespace kvern {
 
-using Job = std::variant<std::unique_ptr<Sequence>, std::shared_ptr<ScoreJob>>;
+using SequenceGroup = std::vector<std::unique_ptr<Sequence>>;  // At least one; all have the same prompt.
+using Job = std::variant<SequenceGroup, std::shared_ptr<ScoreJob>>;
 
 // Pending tokens of one sequence that the next step computes.
 struct PlannedRows {
   Sequence* sequence;
   uint32_t num_rows;
+  std::span<const std::unique_ptr<Sequence>> followers;  // Those that fork the table after this step.
 };
+
+// Blocks of the longest course of a group.
+struct GroupBlocks {
+  uint64_t shared;  // Full blocks of the prompt.
+  uint64_t own;     // Of each sequence besides those.
+  uint64_t Total(uint64_t num_sequences) const { return shared + own * num_sequences; }
+};
+GroupBlocks GroupBlocksFor(const BlockLayout& layout, uint64_t prompt_tokens, uint64_t max_slots);
 
 class Scheduler {
  public:
@@ -32,8 +46,8 @@ class Scheduler {
   // Admits jobs from the front of the queue while there is room.
   void Admit();
 
-  // The rows of the next step: the one pending token of each decoding sequence, then up to prefill_chunk pending tokens
-  // of the others, who wait for each other in turn. Empty when nothing runs.
+  // The rows of the next step: the one pending token of each decoding sequence, those of a group next to each other;
+  // then up to prefill_chunk pending tokens of the others, who wait for each other in turn. Empty when nothing runs.
   std::vector<PlannedRows> Plan();
   // The scoring job whose turn it is, or nullptr.
   ScoreJob* FrontScore() { return scores_.empty() ? nullptr : scores_.front().get(); }
@@ -49,24 +63,30 @@ class Scheduler {
   // Calls fn(Sequence&) for every sequence, running ones first.
   template <typename Fn>
   void ForEachSequence(Fn fn) {
-    for (Running& running : running_) fn(*running.sequence);
+    for (Running& running : running_) {
+      for (const auto& sequence : running.group) fn(*sequence);
+    }
     for (Job& job : waiting_) {
-      if (auto* sequence = std::get_if<std::unique_ptr<Sequence>>(&job)) fn(**sequence);
+      auto* group = std::get_if<SequenceGroup>(&job);
+      if (group == nullptr) continue;
+      for (const auto& sequence : *group) fn(*sequence);
     }
   }
 
   bool is_idle() const { return waiting_.empty() && running_.empty() && scores_.empty(); }
-  uint64_t num_running() const { return running_.size(); }
+  uint64_t num_running() const { return num_running_; }  // Sequences.
   uint64_t num_waiting() const { return waiting_.size(); }
 
  private:
   struct Running {
-    std::unique_ptr<Sequence> sequence;
-    uint64_t num_blocks;
+    SequenceGroup group;
+    GroupBlocks blocks;
     uint64_t turn;  // Prefills are served in ascending order; one that has had all its pending tokens goes to the end.
   };
 
   bool AdmitFront();
+  // Takes the finished sequences out of a running group.
+  void TakeFinishedOf(Running& running, std::vector<std::unique_ptr<Sequence>>& finished);
 
   const BlockLayout layout_;
   const uint64_t total_blocks_;
@@ -76,6 +96,7 @@ class Scheduler {
   uint64_t next_turn_ = 0;
   std::deque<Job> waiting_;
   std::vector<Running> running_;  // In the order of admission.
+  uint64_t num_running_ = 0;      // Sequences of all of them.
   std::deque<std::shared_ptr<ScoreJob>> scores_;
 };
 

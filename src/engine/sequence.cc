@@ -40,23 +40,40 @@ Sequence::Sequence(const Context& context, Request request, std::shared_ptr<Toke
   stats_.prompt_tokens = tokens_.size();
 }
 
+void Sequence::ForkPrompt(const Sequence& other) {
+  table_.Fork(other.table_);
+  OnPromptFound(other);
+}
+
+void Sequence::TakeOverPrompt(Sequence& other) {
+  table_.TakeOver(other.table_);
+  OnPromptFound(other);
+}
+
+// Its prompt began when that of `other` did.
+void Sequence::OnPromptFound(const Sequence& other) {
+  stats_.prompt_tokens_reused = table_.num_tokens();
+  first_step_ = other.first_step_;
+  stats_.queue_us = other.stats_.queue_us;
+}
+
 void Sequence::OnStepBegin() {
-  if (stats_.steps++ > 0) return;
+  ++stats_.steps;
+  if (first_step_.has_value()) return;
   first_step_ = Clock::now();
-  stats_.queue_us = MicrosBetween(submitted_, first_step_);
+  stats_.queue_us = MicrosBetween(submitted_, *first_step_);
 }
 
 void Sequence::OnComputed(uint64_t count, uint64_t num_reused, uint64_t query_key_products) {
   stats_.tokens_computed += count;
+  if (!is_prefilled_) stats_.prompt_tokens_computed += count;
   stats_.tokens_reused += num_reused;
   stats_.query_key_products += query_key_products;
   table_.Commit(count);
 }
 
-void Sequence::OnLogits(std::span<float> logits) {
+void Sequence::OnDrawn(const Result<TokenId>& token) {
   KVERN_DCHECK(num_pending() == 0);
-  if (!needs_logits()) return Finish(FinishReason::kLength);
-  Result<TokenId> token = sampler_.Sample(logits, tokens_);
   if (!token.ok()) return Finish(FinishReason::kNone, token.status());
   if (ends_at_eos_ && tokenizer_.IsEndOfGeneration(*token)) return Finish(FinishReason::kEndOfText);
   Accept(*token);
@@ -69,7 +86,7 @@ void Sequence::Accept(TokenId token) {
   if (!is_prefilled_) {
     is_prefilled_ = true;
     prefill_end_ = now;
-    stats_.prefill_us = MicrosBetween(first_step_, now);
+    stats_.prefill_us = MicrosBetween(*first_step_, now);
   }
   stats_.decode_us = MicrosBetween(prefill_end_, now);
   if (!is_cached_) table_.Rewind();
@@ -85,7 +102,7 @@ void Sequence::Finish(FinishReason reason, Status status) {
   reason_ = reason;
   status_ = std::move(status);
   stats_.kv_bytes = table_.num_bytes();
-  if (stats_.steps > 0 && !is_prefilled_) stats_.prefill_us = MicrosBetween(first_step_, Clock::now());
+  if (first_step_.has_value() && !is_prefilled_) stats_.prefill_us = MicrosBetween(*first_step_, Clock::now());
   std::string text = stop_checker_.Push(decoder_.Finish());
   text += stop_checker_.Finish();
   if (!text.empty()) Emit(-1, std::move(text));

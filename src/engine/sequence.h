@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ class Sequence {
   // The most slots that a request fills: all tokens of its longest answer but the last, which no step reads.
   static uint64_t MaxSlots(const Request& request, uint32_t context_tokens);
   uint64_t max_slots() const { return max_slots_; }
+  uint64_t prompt_tokens() const { return stats_.prompt_tokens; }
 
   BlockTable& table() { return table_; }
   uint64_t num_pending() const { return tokens_.size() - table_.num_tokens(); }
@@ -50,14 +52,22 @@ class Sequence {
   bool needs_logits() const { return max_tokens_ > 0; }
 
   bool is_cancelled() const { return stream_->is_cancelled; }
+  // False while it waits for its turn or for another one that computes its prompt.
+  bool has_blocks() const { return !table_.blocks().empty(); }
+
+  // `other` has the same prompt and has computed it: this sequence, which has no blocks, goes on from there.
+  void ForkPrompt(const Sequence& other);
+  // `other` has the same prompt and ends before it is computed: this sequence, which has no blocks, takes over what is.
+  void TakeOverPrompt(Sequence& other);
 
   // A step that computes pending tokens of this sequence begins.
   void OnStepBegin();
   // It has computed `count` of them and found the keys and values of `num_reused` tokens below them.
   void OnComputed(uint64_t count, uint64_t num_reused, uint64_t query_key_products);
-  // All are computed; `logits` are those of the last one (empty where !needs_logits()). Draws the next token, emits it
-  // and finishes the sequence where it ends.
-  void OnLogits(std::span<float> logits);
+  // All are computed; `logits` are those of the last one. Draws the next token. May run on any thread.
+  Result<TokenId> DrawFrom(std::span<const float> logits) { return sampler_.Sample(logits, tokens_); }
+  // What was drawn: emits the token and finishes the sequence where it ends.
+  void OnDrawn(const Result<TokenId>& token);
 
   // Ends the sequence: text that was held back is emitted. The stream learns of it in Close.
   void Finish(FinishReason reason, Status status = Status::Ok());
@@ -68,6 +78,7 @@ class Sequence {
   void CloseStream();
 
  private:
+  void OnPromptFound(const Sequence& other);
   void Accept(TokenId token);
   void Emit(TokenId token, std::string text);
 
@@ -89,7 +100,7 @@ class Sequence {
   Status status_;
   RequestStats stats_;
   Clock::time_point submitted_;
-  Clock::time_point first_step_;   // Meaningful once stats_.steps > 0.
+  std::optional<Clock::time_point> first_step_;
   Clock::time_point prefill_end_;  // Meaningful once is_prefilled_.
   bool is_prefilled_ = false;
 };

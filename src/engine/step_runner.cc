@@ -44,6 +44,7 @@ void StepRunner::RunSequences(std::span<const PlannedRows> plan) {
   }
   const uint64_t all_pairs = batch_.TotalVisiblePairs();
   uint64_t next_logits = 0;
+  draws_.clear();
   for (size_t i = 0; i < plan.size(); ++i) {
     Sequence& sequence = *plan[i].sequence;
     const bool has_logits = gives_logits(plan[i]);
@@ -53,8 +54,35 @@ void StepRunner::RunSequences(std::span<const PlannedRows> plan) {
     const uint64_t num_products = Share(stats->query_key_products, batch_.VisiblePairs(i), all_pairs);
     sequence.OnComputed(plan[i].num_rows, num_reused, num_products);
     if (sequence.num_pending() > 0) continue;
-    sequence.OnLogits(has_logits ? LogitRows(next_logits++, 1) : std::span<float>());
+    OnPendingDone(plan[i], has_logits ? LogitRows(next_logits++, 1) : std::span<const float>());
   }
+  DrawAll();
+}
+
+void StepRunner::OnPendingDone(const PlannedRows& rows, std::span<const float> logits) {
+  const auto go_on = [&](Sequence& sequence) {
+    if (!sequence.needs_logits()) return sequence.Finish(FinishReason::kLength);
+    draws_.push_back({.sequence = &sequence, .logits = logits});
+  };
+  for (const auto& follower : rows.followers) follower->ForkPrompt(*rows.sequence);
+  go_on(*rows.sequence);
+  for (const auto& follower : rows.followers) go_on(*follower);
+}
+
+// A draw is a pass over the vocabulary: for many sequences together too much for one thread.
+void StepRunner::DrawAll() {
+  const auto draw = [this](uint64_t begin, uint64_t end) {
+    for (uint64_t i = begin; i < end; ++i) draws_[i].token = draws_[i].sequence->DrawFrom(draws_[i].logits);
+  };
+  if (workers_ != nullptr && draws_.size() > 1) {
+    workers_->Run([&](Worker& worker) {
+      const Worker::Range part = worker.Part(draws_.size());
+      draw(part.begin, part.end);
+    });
+  } else {
+    draw(0, draws_.size());
+  }
+  for (const Draw& drawn : draws_) drawn.sequence->OnDrawn(drawn.token);
 }
 
 Status StepRunner::RunScore(ScoreJob& job) {

@@ -1,5 +1,5 @@
-// StepRunner: runs one step after another: batch -> Model::Forward -> commit -> logits to their owners. Engine thread
-// only.
+// StepRunner: runs one step after another: batch -> Model::Forward -> commit -> fork -> draw. Engine thread only; the
+// workers compute and draw.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ class StepRunner {
   StepRunner(Model& model, BlockPool& blocks, const KernelTable& kernels, ThreadPool* workers, uint32_t prefill_chunk,
              bool is_cached);
 
-  // Computes the planned rows. Where the pass fails, every sequence of the plan finishes with its status.
+  // Computes the planned rows and draws the next tokens. Where the pass fails, every sequence of the plan finishes with
+  // its status.
   void RunSequences(std::span<const PlannedRows> plan);
   // Computes the next rows of `job`; not ok ends it.
   Status RunScore(ScoreJob& job);
@@ -34,6 +35,16 @@ class StepRunner {
   uint64_t tokens_reused() const { return tokens_reused_; }
 
  private:
+  // A sequence whose next token is wanted, and the row that it is drawn from: the same for those that share a prompt.
+  struct Draw {
+    Sequence* sequence;
+    std::span<const float> logits;
+    Result<TokenId> token = TokenId{-1};
+  };
+
+  // All pending tokens of the sequence are computed: those that follow it fork, and all of them want a token or end.
+  void OnPendingDone(const PlannedRows& rows, std::span<const float> logits);
+  void DrawAll();
   // Logits of the built batch, [logit rows][vocabulary], in logits_.
   Result<ForwardStats> Forward();
   std::span<float> LogitRows(uint64_t first, uint64_t count);
@@ -47,6 +58,7 @@ class StepRunner {
   const uint64_t vocab_size_;
   BatchBuilder batch_;
   AlignedBuffer logits_;  // Grows to the most rows that a step wanted.
+  std::vector<Draw> draws_;
   uint64_t num_steps_ = 0;
   uint64_t query_key_products_ = 0;
   uint64_t tokens_computed_ = 0;

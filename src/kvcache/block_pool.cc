@@ -1,6 +1,7 @@
 #include "kvcache/block_pool.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <utility>
@@ -53,7 +54,11 @@ Result<std::unique_ptr<BlockPool>> BlockPool::Create(const BlockLayout& layout, 
 }
 
 BlockPool::BlockPool(const BlockLayout& layout, AlignedBuffer memory, uint32_t num_blocks)
-    : layout_(layout), memory_(std::move(memory)), states_(num_blocks, BlockState::kFree), free_(num_blocks) {
+    : layout_(layout),
+      memory_(std::move(memory)),
+      states_(num_blocks, BlockState::kFree),
+      num_leases_(num_blocks, 0),
+      free_(num_blocks) {
   // Block 0 on top: memory is touched from its beginning on, and no more of it than was ever in use.
   for (uint32_t i = 0; i < num_blocks; ++i) free_[i] = num_blocks - 1 - i;
 }
@@ -69,11 +74,31 @@ std::optional<BlockLease> BlockPool::Lease(uint32_t count) {
   for (const BlockIndex block : lease.blocks_) {
     KVERN_DCHECK(states_[block] == BlockState::kFree);
     states_[block] = BlockState::kFilling;
+    num_leases_[block] = 1;
   }
   num_filling_ += count;
   peak_used_ = std::max<uint64_t>(peak_used_, states_.size() - free_.size());
   CheckInvariant();
   return lease;
+}
+
+BlockLease BlockPool::Share(std::span<const BlockIndex> blocks) {
+  for (const BlockIndex block : blocks) {
+    KVERN_CHECK(block < states_.size() && states_[block] == BlockState::kFull);
+    ++num_leases_[block];
+  }
+  BlockLease lease;
+  lease.pool_ = this;
+  lease.blocks_.assign(blocks.begin(), blocks.end());
+  CheckInvariant();
+  return lease;
+}
+
+void BlockPool::Copy(BlockIndex from, BlockIndex to) {
+  KVERN_CHECK(from < states_.size() && states_[from] != BlockState::kFree);
+  KVERN_CHECK(to < states_.size() && states_[to] == BlockState::kFilling && to != from);
+  const uint64_t num_bytes = layout_.block_bytes();
+  std::memcpy(memory_.data() + to * num_bytes, memory_.data() + from * num_bytes, num_bytes);
 }
 
 void BlockPool::MarkFull(BlockIndex block) {
@@ -85,7 +110,7 @@ void BlockPool::MarkFull(BlockIndex block) {
 }
 
 void BlockPool::MarkFilling(BlockIndex block) {
-  KVERN_CHECK(block < states_.size() && states_[block] == BlockState::kFull);
+  KVERN_CHECK(block < states_.size() && states_[block] == BlockState::kFull && num_leases_[block] == 1);
   states_[block] = BlockState::kFilling;
   --num_full_;
   ++num_filling_;
@@ -97,6 +122,7 @@ void BlockPool::Return(std::span<const BlockIndex> blocks) {
   for (size_t i = blocks.size(); i-- > 0;) {
     BlockState& state = states_[blocks[i]];
     KVERN_CHECK(state != BlockState::kFree);
+    if (--num_leases_[blocks[i]] > 0) continue;
     --(state == BlockState::kFull ? num_full_ : num_filling_);
     state = BlockState::kFree;
     free_.push_back(blocks[i]);
@@ -107,6 +133,11 @@ void BlockPool::Return(std::span<const BlockIndex> blocks) {
 BlockState BlockPool::state(BlockIndex block) const {
   KVERN_CHECK(block < states_.size());
   return states_[block];
+}
+
+uint32_t BlockPool::num_leases(BlockIndex block) const {
+  KVERN_CHECK(block < num_leases_.size());
+  return num_leases_[block];
 }
 
 CacheStats BlockPool::Stats() const {
@@ -120,11 +151,15 @@ CacheStats BlockPool::Stats() const {
   return stats;
 }
 
-// free + filling + full = total, and the counts are those of the states.
+// free + filling + full = total, and the counts are those of the states; leases are as each state allows.
 void BlockPool::CheckInvariant() const {
 #ifndef NDEBUG
   uint64_t counts[3] = {};
-  for (const BlockState state : states_) ++counts[static_cast<size_t>(state)];
+  for (size_t i = 0; i < states_.size(); ++i) {
+    ++counts[static_cast<size_t>(states_[i])];
+    KVERN_CHECK((num_leases_[i] == 0) == (states_[i] == BlockState::kFree));
+    KVERN_CHECK(num_leases_[i] <= 1 || states_[i] == BlockState::kFull);
+  }
   KVERN_CHECK(counts[static_cast<size_t>(BlockState::kFree)] == free_.size());
   KVERN_CHECK(counts[static_cast<size_t>(BlockState::kFilling)] == num_filling_);
   KVERN_CHECK(counts[static_cast<size_t>(BlockState::kFull)] == num_full_);

@@ -158,14 +158,57 @@ TEST(BlockPoolTest, AppendedLeaseKeepsTheOrder) {
   EXPECT_EQ(pool->Stats().free_blocks, 3u);
 }
 
+TEST(BlockPoolTest, ASharedBlockIsFreeWhenItsLastLeaseEnds) {
+  const auto pool = PoolOf(3);
+  auto first = pool->Lease(2);
+  pool->MarkFull(0);
+
+  BlockLease second = pool->Share(first->blocks().first(1));
+  EXPECT_THAT(second.blocks(), ElementsAre(0u));
+  EXPECT_EQ(pool->num_leases(0), 2u);
+  EXPECT_EQ(pool->Stats().full_blocks, 1u);
+  EXPECT_EQ(pool->Stats().free_blocks, 1u);
+
+  first->Release();
+  EXPECT_EQ(pool->state(0), BlockState::kFull);
+  EXPECT_EQ(pool->state(1), BlockState::kFree);
+  EXPECT_EQ(pool->num_leases(0), 1u);
+
+  second.Release();
+  EXPECT_EQ(pool->state(0), BlockState::kFree);
+  EXPECT_EQ(pool->Stats().free_blocks, 3u);
+  EXPECT_EQ(pool->Stats().peak_used_blocks, 2u);
+}
+
+TEST(BlockPoolTest, CopyMovesAllBytesOfABlockAndNoOthers) {
+  const auto pool = PoolOf(3);
+  const auto lease = pool->Lease(3);
+  uint8_t* const base = pool->view().base;
+  const uint64_t num_bytes = pool->layout().block_bytes();
+  for (uint64_t i = 0; i < 3 * num_bytes; ++i) base[i] = static_cast<uint8_t>(i / num_bytes * 50 + i % 50);
+
+  pool->Copy(0, 1);
+
+  for (uint64_t i = 0; i < num_bytes; ++i) {
+    ASSERT_EQ(base[num_bytes + i], base[i]);
+    ASSERT_EQ(base[2 * num_bytes + i], 100 + (2 * num_bytes + i) % 50);
+  }
+}
+
 TEST(BlockPoolDeathTest, BrokenMovesEndTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto pool = PoolOf(2);
-  const auto lease = pool->Lease(1);
+  const auto pool = PoolOf(3);
+  const auto lease = pool->Lease(2);
+  pool->MarkFull(1);
+  const BlockLease shared = pool->Share(lease->blocks().last(1));
 
-  EXPECT_DEATH(pool->MarkFull(1), "check failed");     // Free.
-  EXPECT_DEATH(pool->MarkFilling(0), "check failed");  // Not full.
-  EXPECT_DEATH(pool->MarkFull(2), "check failed");     // No such block.
+  EXPECT_DEATH(pool->MarkFull(2), "check failed");                   // Free.
+  EXPECT_DEATH(pool->MarkFilling(0), "check failed");                // Not full.
+  EXPECT_DEATH(pool->MarkFull(3), "check failed");                   // No such block.
+  EXPECT_DEATH(pool->MarkFilling(1), "check failed");                // Another reads it.
+  EXPECT_DEATH(pool->Copy(0, 1), "check failed");                    // Likewise.
+  EXPECT_DEATH(pool->Copy(2, 0), "check failed");                    // From nobody's.
+  EXPECT_DEATH((void)pool->Share(lease->blocks()), "check failed");  // One of them is still filled.
 }
 
 }  // namespace

@@ -13,6 +13,25 @@ uint64_t BlockTable::capacity() const { return lease_.blocks().size() * uint64_t
 
 uint64_t BlockTable::num_bytes() const { return lease_.blocks().size() * pool_.layout().block_bytes(); }
 
+void BlockTable::Fork(const BlockTable& other) {
+  KVERN_CHECK(&pool_ == &other.pool_ && blocks().empty());
+  const uint64_t num_full = other.num_tokens_ / pool_.layout().block_size();
+  lease_ = pool_.Share(other.blocks().first(num_full));
+  if (pool_.layout().BlocksFor(other.num_tokens_) > num_full) {
+    std::optional<BlockLease> own = pool_.Lease(1);
+    KVERN_CHECK(own.has_value());
+    pool_.Copy(other.blocks()[num_full], own->blocks()[0]);
+    lease_.Append(*std::move(own));
+  }
+  num_tokens_ = other.num_tokens_;
+}
+
+void BlockTable::TakeOver(BlockTable& other) {
+  KVERN_CHECK(&pool_ == &other.pool_ && blocks().empty());
+  lease_ = std::move(other.lease_);
+  num_tokens_ = std::exchange(other.num_tokens_, 0);
+}
+
 Status BlockTable::Reserve(uint64_t num_tokens) {
   const uint64_t num_held = lease_.blocks().size();
   const uint64_t num_needed = pool_.layout().BlocksFor(num_tokens);

@@ -82,6 +82,8 @@ class HelpAndUsage(CliTest):
         self.expect_error(kvern("run", "-m", "x", "x", "--top-p", "2"), 2, "top_p")
         self.expect_error(kvern("run", "-m", "x", "x", "--stop", ""), 2, "stop")
         self.expect_error(kvern("bench", "--prefill", "1;2"), 2, "1;2")
+        self.expect_error(kvern("bench", "--batch", "0"), 2, "--batch", "0 sequences")
+        self.expect_error(kvern("bench", "--shared-prompt", "1,2"), 2, "--shared-prompt")
         self.expect_error(kvern("inspect", "x", "--budget", "much"), 2, "much")
 
 
@@ -318,17 +320,49 @@ class Measure(CliTest):
         self.expect_error(kvern("ppl", "-m", MODEL, "-f", "-", stdin=b"short"), 1, "512")
 
     def test_bench_reports_samples_and_limits(self):
-        result = kvern("bench", "-m", MODEL, "--prefill", 16, "--depth", 0, "-n", 4, "-r", 2, "--json")
+        result = kvern("bench", "-m", MODEL, "--prefill", 16, "--depth", 0, "--batch", "1,3", "--shared-prompt", 100,
+                       "-n", 4, "-r", 2, "--json")
         self.expect(result, 0)
         report = json.loads(result.stdout)
-        self.assertEqual([row["test"] for row in report["results"]], ["prefill", "decode"])
+        self.assertEqual([row["test"] for row in report["results"]], ["prefill", "decode"] + ["batch"] * 4)
+        self.assertEqual([row["sequences"] for row in report["results"]], [1, 1, 1, 3, 1, 3])
+        self.assertEqual([row["shared_prompt"] for row in report["results"]], [0, 0, 0, 0, 100, 100])
         self.assertEqual(report["weights_per_prompt_token"], 106168320)
+        self.assertGreater(report["load_gb_per_s"], 0)
         for row in report["results"]:
             self.assertEqual(len(row["samples"]), 2)
             self.assertGreater(row["tok_per_s"]["median"], 0)
 
-    def test_bench_leaves_out_what_the_context_cannot_hold(self):
-        self.expect_error(kvern("bench", "-m", MODEL, "--prefill", 99999, "--depth", "none"), 2, "99999", "8192")
+    def test_bench_measures_long_prompts_once(self):
+        result = kvern("bench", "-m", MODEL, "--prefill", "none", "--depth", 1024, "--batch", "none", "-n", 2, "-r", 3,
+                       "--no-probe")
+        self.expect(result, 0)
+        self.assertRegex(result.stdout.decode(), r"\ndecode at 1024 +\d")
+        self.assertRegex(result.stdout.decode(), r" of weights, up to .* of KV, .* on huge pages; loaded in .* GB/s of file")
+
+    def test_bench_leaves_out_what_does_not_fit(self):
+        def bench(prefill, batch, *options):
+            return kvern("bench", "-m", MODEL, "--depth", "none", "--prefill", prefill, "--batch", batch, *options)
+        self.expect_error(bench(99999, "none"), 2, "99999", "8192")
+        self.expect_error(bench(1000, "none", "--kv-budget", "2MiB"), 2, "1000", "2.0 MiB")
+        self.expect_error(bench("none", 4, "--no-cache"), 2, "4 sequences", "take turns")
+
+    def test_ctrl_c_prints_the_rows_that_are_done(self):
+        terminal, its_stderr = os.openpty()
+        process = subprocess.Popen([KVERN, "bench", "-m", str(MODEL), "--prefill", "8", "--depth", "none", "--batch",
+                                    "1,2", "-n", "1000", "-r", "1000", "--no-probe", "--json"],
+                                   stdout=subprocess.PIPE, stderr=its_stderr, env=environment())
+        os.close(its_stderr)
+        shown = b""
+        while b"measuring" not in shown:  # The bar appears with the first sample.
+            shown += os.read(terminal, 1000)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=600)
+        os.close(terminal)
+        self.assertEqual(process.returncode, 130)
+        rows = json.loads(output)["results"]
+        self.assertEqual(rows[0]["test"], "prefill")
+        self.assertLess(len(rows), 5)  # Two batches, each alone and shared, come after it.
 
     def test_demo_finds_equal_texts_and_the_work_that_theory_says(self):
         result = kvern("demo", "-m", MODEL, "-n", 6)
