@@ -32,15 +32,15 @@ engine() {
   "$build/kvern" bench --json --threads "$threads" "${@:2}" >"$results/$1.json"
 }
 engine small -m "$small" --depth 0,1024,4096
-engine large -m "$large" -n 32 -r 3
+engine large -m "$large" --depth 0,1024,4096 --batch 1,8,32 -n 32 -r 3
 
 # peers NAME ARGUMENTS...: one report of kvern beside llama.cpp.
 peers() {
   bench/peers/run.py --kvern "$build/kvern" --threads "$threads" --rounds 3 --json "$results/$1-peers.json" "${@:2}"
 }
 if [[ -x "${KVERN_PEERS_VENV:-.venv-peers}/llama.cpp/bin/llama-batched-bench" ]]; then
-  peers small --model "$small" --depth 0 1024 4096 --batch 8 32 --shared-prompt 2048
-  peers small-plain --model "$small" --prefill --depth 1024 4096 --batch --flash-attn off
+  peers small --model "$small" --prefill 512 2048 --depth 0 4096 --batch 8 32 --shared-prompt 2048
+  peers small-plain --model "$small" --prefill --depth 4096 --batch --flash-attn off
   peers large --model "$large" --prefill 512 --depth 0 --batch 8 --gen 32
 else
   echo "llama.cpp is not built, so kvern is measured alone; bench/peers/setup.sh builds it"
