@@ -141,7 +141,7 @@ def plot_panels(engine_reports, peer_reports):
         for row, engines in rows:
             if row["test"] == test:
                 points[row["length"]] = {**engines, **points.get(row["length"], {})}
-        if points:
+        if len(points) > 1:  # One point is no line.
             panels.append((title, x_title, [(str(length), points[length]) for length in sorted(points)]))
     return panels
 

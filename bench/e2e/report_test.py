@@ -27,8 +27,8 @@ ENGINE = {"model": "models/m.gguf", "cpu": "Some CPU", "isa": "avx512", "threads
           "results": [engine_row("prefill", 512), engine_row("decode", 0, share_of="read_gb_per_s"),
                       engine_row("batch", 0, sequences=8, shared_prompt=2048)]}
 PEERS = {"model": "models/m.gguf", "peer": "llama.cpp", "flash_attention": "on", "kvern": {},
-         "results": [{"case": "decode at 0", "test": "decode", "length": 0, "kvern": spread(90), "peer": spread(45),
-                      "ratio": 2.0}]}
+         "results": [{"case": f"decode at {length}", "test": "decode", "length": length, "kvern": spread(90),
+                      "peer": spread(45), "ratio": 2.0} for length in (0, 1024)]}
 
 
 class ReportTest(unittest.TestCase):
@@ -74,6 +74,11 @@ class ReportTest(unittest.TestCase):
 
         self.assertEqual(names, {"m": "speed-m.svg"})
         xml.dom.minidom.parse(str(self.folder / "plots" / "speed-m.svg"))
+
+    def test_a_single_length_is_no_plot(self):
+        self.put("engine.json", ENGINE)
+
+        self.assertEqual(report.write_plots(report.Reports(self.folder), self.folder / "plots"), {})
 
     def test_the_section_goes_to_the_end_first_and_is_replaced_later(self):
         once = report.replace_section("# Results\n\nText.\n", f"{report.BEGIN}\none\n{report.END}\n")
