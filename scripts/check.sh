@@ -56,8 +56,13 @@ check_tsan() {
 # The kernels and small models on 64-bit Arm: neon against generic, and both against the golden bits of all machines. What
 # generic does alone is tested above, from the same files.
 check_arm() {
-  emulator='qemu-aarch64 -L /usr/aarch64-linux-gnu' run_tests arm64 'exactness_test:*Again*:*Every*Q4_1*int8' \
-    'kernels_test:-*/generic' tiny_model_golden_test tiny_model_test tensor_test 'platform_test:CpuFeatures*'
+  local emulator='qemu-aarch64 -L /usr/aarch64-linux-gnu' status=0
+  export emulator
+  run_tests arm64 'exactness_test:*Again*:*Every*Q4_1*int8' 'kernels_test:-*/generic' tiny_model_golden_test \
+    tiny_model_test tensor_test 'platform_test:CpuFeatures*' || status=1
+  cmake --build --preset arm64 --target kernels_agree_random && $emulator build/arm64/fuzz/kernels_agree_random ||
+    status=1
+  return "$status"
 }
 
 # Each target NAME_fuzz, from what earlier runs found and from its seeds: those that make_NAME_seeds writes, where there

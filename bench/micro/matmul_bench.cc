@@ -166,9 +166,11 @@ int Main(int argc, char** argv) {
   const BenchFlags flags = ParseBenchFlags(argc, argv, [](const std::string&, const std::string&) {});
   return RunBench("matmul_bench", flags, [&](const KernelTable& kernels, ThreadPool& pool) {
     const ProbeResult limits = ProbeMachine(pool, HugePageAllocator(), size_t{1} << 30);
-    std::printf("limits, %u threads: int8 %.3f TOPS, f32 %.3f TFLOPS, read %.1f GB/s (one thread %.1f), %.1f nops/ns\n",
-                pool.num_threads(), limits.int8_dot_tops, limits.f32_fma_tflops, limits.read_gb_per_s,
-                limits.read_gb_per_s_one, limits.nops_per_ns);
+    std::printf(
+        "limits, %u threads: int8 %.3f TOPS, f32 %.3f TFLOPS, f16 to f32 %.3f T/s, read %.1f GB/s (one thread %.1f), "
+        "%.1f nops/ns\n",
+        pool.num_threads(), limits.int8_dot_tops, limits.f32_fma_tflops, limits.f16_to_f32_tera, limits.read_gb_per_s,
+        limits.read_gb_per_s_one, limits.nops_per_ns);
     RunPacking(kernels, pool, flags);
     for (const Case& c : AllCases()) RunCase(kernels, pool, c, flags);
   });

@@ -20,6 +20,8 @@ namespace {
 #define KVERN_MADDUBS_YMM(n) "vpmaddubsw %%ymm14, %%ymm15, %%ymm" #n "\n"
 #define KVERN_FMA_ZMM(n) "vfmadd231ps %%zmm14, %%zmm15, %%zmm" #n "\n"
 #define KVERN_FMA_YMM(n) "vfmadd231ps %%ymm14, %%ymm15, %%ymm" #n "\n"
+#define KVERN_CONVERT_ZMM(n) "vcvtph2ps %%ymm14, %%zmm" #n "\n"
+#define KVERN_CONVERT_YMM(n) "vcvtph2ps %%xmm14, %%ymm" #n "\n"
 #define KVERN_NOP(n) "nop\n"
 
 // Runs 24 times `instruction` per iteration.
@@ -40,6 +42,8 @@ KVERN_PROBE_LOOP(DotYmm, KVERN_DOT_YMM)
 KVERN_PROBE_LOOP(MaddubsYmm, KVERN_MADDUBS_YMM)
 KVERN_PROBE_LOOP(FmaZmm, KVERN_FMA_ZMM)
 KVERN_PROBE_LOOP(FmaYmm, KVERN_FMA_YMM)
+KVERN_PROBE_LOOP(ConvertZmm, KVERN_CONVERT_ZMM)
+KVERN_PROBE_LOOP(ConvertYmm, KVERN_CONVERT_YMM)
 KVERN_PROBE_LOOP(Nops, KVERN_NOP)
 
 constexpr double kInstructions = 24;
@@ -62,6 +66,13 @@ Loop WidestFma() {
   const CpuFeatures& cpu = GetCpuFeatures();
   if (cpu.has_avx512) return {FmaZmm, 32};
   if (cpu.has_avx2) return {FmaYmm, 16};
+  return {};
+}
+
+Loop WidestConversion() {
+  const CpuFeatures& cpu = GetCpuFeatures();
+  if (cpu.has_avx512) return {ConvertZmm, 16};
+  if (cpu.has_avx2) return {ConvertYmm, 8};
   return {};
 }
 
@@ -113,6 +124,7 @@ double SecondsSince(std::chrono::steady_clock::time_point start) {
 
 double RunInt8DotProbe(uint32_t iterations) { return Run(BestInt8Dot(), iterations); }
 double RunF32FmaProbe(uint32_t iterations) { return Run(WidestFma(), iterations); }
+double RunF16ConversionProbe(uint32_t iterations) { return Run(WidestConversion(), iterations); }
 double RunNopProbe(uint32_t iterations) { return Run(NopLoop(), iterations); }
 void RunReadProbe(std::span<const uint8_t> bytes) {
   const CpuFeatures& cpu = GetCpuFeatures();
@@ -127,6 +139,7 @@ void RunReadProbe(std::span<const uint8_t> bytes) {
 
 double RunInt8DotProbe(uint32_t) { return 0; }
 double RunF32FmaProbe(uint32_t) { return 0; }
+double RunF16ConversionProbe(uint32_t) { return 0; }
 double RunNopProbe(uint32_t) { return 0; }
 void RunReadProbe(std::span<const uint8_t>) {}
 
@@ -137,7 +150,7 @@ ProbeResult ProbeMachine(ThreadPool& pool, MemoryAllocator& allocator, size_t re
   if (RunNopProbe(1) == 0) return result;
 
   struct Rates {
-    double int8 = 0, f32 = 0, nops = 0;
+    double int8 = 0, f32 = 0, f16 = 0, nops = 0;
   };
   std::vector<Rates> rates(pool.num_threads());
   const auto rate = [](double (*probe)(uint32_t), uint32_t iterations) {
@@ -154,11 +167,14 @@ ProbeResult ProbeMachine(ThreadPool& pool, MemoryAllocator& allocator, size_t re
     own.int8 = rate(RunInt8DotProbe, 2500000);
     worker.Barrier();
     own.f32 = rate(RunF32FmaProbe, 2500000);
+    worker.Barrier();
+    own.f16 = rate(RunF16ConversionProbe, 2500000);
   });
   result.nops_per_ns = rates[0].nops * 1e-9;
   for (const Rates& own : rates) {
     result.int8_dot_tops += own.int8 * 1e-12;
     result.f32_fma_tflops += own.f32 * 1e-12;
+    result.f16_to_f32_tera += own.f16 * 1e-12;
     result.nops_per_ns = std::min(result.nops_per_ns, own.nops * 1e-9);
   }
 
