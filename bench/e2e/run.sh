@@ -39,7 +39,7 @@ peers() {
   bench/peers/run.py --kvern "$build/kvern" --threads "$threads" --rounds 3 --json "$results/$1-peers.json" "${@:2}"
 }
 if [[ -x "${KVERN_PEERS_VENV:-.venv-peers}/llama.cpp/bin/llama-batched-bench" ]]; then
-  peers small --model "$small" --prefill 512 2048 --depth 0 4096 --batch 8 32 --shared-prompt 2048
+  peers small --model "$small" --prefill 512 2048 --depth 0 4096 --batch 8 32 --shared-prompt 2048 --gen 24
   peers small-plain --model "$small" --prefill --depth 4096 --batch --flash-attn off
   peers large --model "$large" --prefill 512 --depth 0 --batch 8 --gen 32
 else
