@@ -23,6 +23,8 @@ rm -rf "$results"
 mkdir -p "$results"
 
 "$build/bench/tokenizer_bench"
+"$build/bench/barrier_bench" --threads "$threads"
+"$build/bench/batch_bench" --threads 1 --samples 5
 "$build/bench/matmul_bench" --threads "$threads" --samples 3 --json "$results/matmul.jsonl"
 "$build/bench/attention_bench" --threads "$threads" --samples 3 --json "$results/attention.jsonl"
 
