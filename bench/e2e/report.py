@@ -17,6 +17,9 @@ import sys
 import plot
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench"))
+from row_names import name_of  # noqa: E402
+
 BEGIN = "<!-- Written by `make bench` (bench/e2e/report.py); changes between here and the end mark are lost. -->"
 END = "<!-- End of what `make bench` writes. -->"
 
@@ -54,16 +57,6 @@ def rate(values):
     def number(value):
         return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
     return f"{number(values['median'])} ({number(values['min'])} - {number(values['max'])})"
-
-
-def name_of(row):
-    """A row of `kvern bench`; peers/run.py writes the same names itself."""
-    if row["test"] == "prefill":
-        return f"prefill {row['length']}"
-    if row["test"] == "decode":
-        return f"decode at {row['length']}"
-    shared = f", shared {row['shared_prompt']}" if row["shared_prompt"] else ""
-    return f"{row['sequences']} sequence{'s' if row['sequences'] > 1 else ''}{shared}"
 
 
 def share_of_limit(row):

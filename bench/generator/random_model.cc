@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/xorshift.h"
 #include "gguf/gguf_writer.h"
 #include "tensor/quant_formats.h"
 #include "tokenizer/byte_alphabet.h"
@@ -69,16 +70,10 @@ constexpr ModelShape kShapes[] = {
 
 constexpr std::string_view kMixes[] = {"Q4_0", "Q4_1", "Q4_K_M", "Q8_0", "F16"};
 
-// xorshift64*: small, and the same everywhere. Source: arXiv:1402.6246.
 class Random {
  public:
-  explicit Random(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {}
-  uint32_t Next() {
-    state_ ^= state_ >> 12;
-    state_ ^= state_ << 25;
-    state_ ^= state_ >> 27;
-    return static_cast<uint32_t>((state_ * 0x2545F4914F6CDD1Du) >> 32);
-  }
+  explicit Random(uint64_t seed) : bits_(seed) {}
+  uint32_t Next() { return bits_.Next32(); }
   // Mean 0, variance 1, close to a normal distribution: the sum of twelve values that are uniform in [-1/2, 1/2).
   float Normal() {
     float sum = 0;
@@ -87,7 +82,7 @@ class Random {
   }
 
  private:
-  uint64_t state_;
+  XorShift64 bits_;
 };
 
 // Encoded pieces of rows from which matrices are put together at random: as good as fresh values for an engine, at the

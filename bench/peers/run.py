@@ -20,6 +20,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench"))
+from row_names import name_of  # noqa: E402
+
 PEERS = pathlib.Path(os.environ.get("KVERN_PEERS_VENV", ROOT / ".venv-peers"))
 PEER_PYTHON = PEERS / "bin" / "python"
 OWN_PROMPT = 16  # Tokens of each sequence's prompt where sequences are decoded together and share none.
@@ -126,15 +129,6 @@ def cases_of(arguments):
     for prompt in arguments.shared_prompt:
         cases += [case_of("batch", 0, arguments.gen, count, prompt) for count in arguments.batch]
     return cases
-
-
-def name_of(case):
-    if case["test"] == "prefill":
-        return f"prefill {case['length']}"
-    if case["test"] == "decode":
-        return f"decode at {case['length']}"
-    shared = f", shared {case['shared_prompt']}" if case["shared_prompt"] else ""
-    return f"{case['sequences']} sequence{'s' if case['sequences'] > 1 else ''}{shared}"
 
 
 def spread(samples):

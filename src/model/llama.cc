@@ -127,10 +127,10 @@ class Llama final : public Model {
   void Head(const ForwardBatch& batch, std::span<float> logits, Worker& worker);
 
   // ---- pieces of it
-  // Packs norm(x) into width_input_; complete for this worker on return.
-  void PackNormed(const std::vector<float>& norm, uint32_t num_rows, Worker& worker);
-  // Packs the terms of norm(x[rows[i]]) into head_input_; complete for this worker on return.
-  void PackHeadInput(std::span<const uint32_t> rows, Worker& worker);
+  // Packs norm(x[rows[i]]), i < num_rows, as row i of `input`, then what the int8 form left of it as row num_rows + i
+  // where there are two terms; complete for this worker on return. `rows` empty: all in order.
+  void PackNormed(const std::vector<float>& norm, uint32_t num_rows, std::span<const uint32_t> rows, uint32_t terms,
+                  PackedInput& input, Worker& worker);
   // Panels [begin, end) of out = weights * input, or out + weights * input.
   struct Out {
     float* data;
@@ -235,7 +235,7 @@ void Llama::Embed(const ForwardBatch& batch, Worker& worker) {
 void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index, Worker& worker) {
   const LlamaLayer& layer = weights_.layers[layer_index];
   const auto num_rows = static_cast<uint32_t>(batch.tokens.size());
-  PackNormed(layer.attn_norm, num_rows, worker);
+  PackNormed(layer.attn_norm, num_rows, {}, /*terms=*/1, width_input_, worker);
 
   // q = Wq n, k = Wk n, v = Wv n: their panels in one row, cut among the workers.
   struct Projection {
@@ -296,7 +296,7 @@ void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index, Worker& w
 }
 
 void Llama::FeedForward(const LlamaLayer& layer, uint32_t num_rows, Worker& worker) {
-  PackNormed(layer.ffn_norm, num_rows, worker);
+  PackNormed(layer.ffn_norm, num_rows, {}, /*terms=*/1, width_input_, worker);
 
   // gate = Wg n, up = Wu n; each worker goes on with its own columns, whole groups of 32, up to the packed input of Wd.
   const Worker::Range panels = worker.Part(layer.ffn_gate.view().num_panels(), 2);
@@ -321,7 +321,7 @@ void Llama::FeedForward(const LlamaLayer& layer, uint32_t num_rows, Worker& work
 void Llama::Head(const ForwardBatch& batch, std::span<float> logits, Worker& worker) {
   const auto num_rows = static_cast<uint32_t>(batch.logit_rows.size());
   const uint32_t num_terms = head_terms_ * num_rows;
-  PackHeadInput(batch.logit_rows, worker);
+  PackNormed(weights_.output_norm, num_rows, batch.logit_rows, head_terms_, head_input_, worker);
   // Some panels at a time, so that the terms of their logits are added while they are in cache.
   const Worker::Range part = worker.Part(weights_.head().view().num_panels(), 2);
   const uint64_t first_term = uint64_t{worker.index()} * num_terms;
@@ -346,33 +346,20 @@ void Llama::Head(const ForwardBatch& batch, std::span<float> logits, Worker& wor
   }
 }
 
-void Llama::PackHeadInput(std::span<const uint32_t> rows, Worker& worker) {
-  const auto num_rows = static_cast<uint32_t>(rows.size());
-  const uint32_t num_terms = head_terms_ * num_rows;
-  const bool is_private = num_terms <= PackedInput::kPrivateRows;
+void Llama::PackNormed(const std::vector<float>& norm, uint32_t num_rows, std::span<const uint32_t> rows,
+                       uint32_t terms, PackedInput& input, Worker& worker) {
+  const uint32_t num_packed = terms * num_rows;
+  const bool is_private = num_packed <= PackedInput::kPrivateRows;
   const Worker::Range part = is_private ? Worker::Range{0, num_rows} : worker.Part(num_rows);
   float* const normed = normed_.row(worker.index());
   for (uint64_t i = part.begin; i < part.end; ++i) {
-    kernels_.rms_norm(x_.row(rows[i]), weights_.output_norm.data(), config_.width, config_.norm_eps, normed);
-    for (uint32_t term = 0; term < head_terms_; ++term) {
+    kernels_.rms_norm(x_.row(rows.empty() ? i : rows[i]), norm.data(), config_.width, config_.norm_eps, normed);
+    for (uint32_t term = 0; term < terms; ++term) {
       if (term > 0) kernels_.int8_residual(normed, config_.width, normed);
       const auto row = static_cast<uint32_t>(term * num_rows + i);
-      head_input_.Pack(normed, /*x_stride=*/0, num_terms, config_.width, row, row + 1, 0, config_.width,
-                       CopyOf(num_terms, worker));
+      input.Pack(normed, /*x_stride=*/0, num_packed, config_.width, row, row + 1, 0, config_.width,
+                 CopyOf(num_packed, worker));
     }
-  }
-  if (!is_private) worker.Barrier();
-}
-
-void Llama::PackNormed(const std::vector<float>& norm, uint32_t num_rows, Worker& worker) {
-  const bool is_private = num_rows <= PackedInput::kPrivateRows;
-  const Worker::Range part = is_private ? Worker::Range{0, num_rows} : worker.Part(num_rows);
-  float* const normed = normed_.row(worker.index());
-  for (uint64_t i = part.begin; i < part.end; ++i) {
-    kernels_.rms_norm(x_.row(i), norm.data(), config_.width, config_.norm_eps, normed);
-    const auto row = static_cast<uint32_t>(i);
-    width_input_.Pack(normed, /*x_stride=*/0, num_rows, config_.width, row, row + 1, 0, config_.width,
-                      CopyOf(num_rows, worker));
   }
   if (!is_private) worker.Barrier();
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/xorshift.h"
 #include "tests/support/mem_file_system.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/vocab.h"
@@ -11,16 +12,10 @@
 namespace kvern {
 namespace {
 
-// xorshift64*: small, and the same everywhere. Source: arXiv:1402.6246.
 class Random {
  public:
-  explicit Random(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {}
-  uint64_t Next() {
-    state_ ^= state_ >> 12;
-    state_ ^= state_ << 25;
-    state_ ^= state_ >> 27;
-    return state_ * 0x2545F4914F6CDD1Du;
-  }
+  explicit Random(uint64_t seed) : bits_(seed) {}
+  uint64_t Next() { return bits_.Next64(); }
   // In (-scale, scale).
   float Symmetric(float scale) { return (static_cast<float>(Next() >> 40) / 8388608.0f - 1.0f) * scale; }
   std::vector<float> Values(uint64_t count, float scale) {
@@ -30,7 +25,7 @@ class Random {
   }
 
  private:
-  uint64_t state_;
+  XorShift64 bits_;
 };
 
 }  // namespace

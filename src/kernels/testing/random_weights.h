@@ -7,28 +7,23 @@
 #include <utility>
 #include <vector>
 
+#include "base/xorshift.h"
 #include "tensor/dtype.h"
 #include "tensor/half.h"
 #include "tensor/tensor_view.h"
 
 namespace kvern {
 
-// A small generator (xorshift64*) whose sequence is the same everywhere.
 class TestRandom {
  public:
-  explicit TestRandom(uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15ull + 1) {}
-  uint32_t Next() {
-    state_ ^= state_ >> 12;
-    state_ ^= state_ << 25;
-    state_ ^= state_ >> 27;
-    return static_cast<uint32_t>((state_ * 0x2545f4914f6cdd1dull) >> 32);
-  }
+  explicit TestRandom(uint64_t seed) : bits_(seed) {}
+  uint32_t Next() { return bits_.Next32(); }
   uint32_t Below(uint32_t limit) { return Next() % limit; }
   // Uniform in [-1, 1).
   float Symmetric() { return static_cast<float>(static_cast<int32_t>(Next()) >> 8) * 0x1p-23f; }
 
  private:
-  uint64_t state_;
+  XorShift64 bits_;
 };
 
 // Where a block of an integer type keeps its f16 scale and, if it has one, its minimum.
