@@ -9,8 +9,8 @@ namespace {
 
 // Blocks at the front of both tables that are the same. Only full blocks are shared.
 uint32_t NumCommonBlocks(const SequenceRows& a, const SequenceRows& b) {
-  const auto [end, other_end] = std::ranges::mismatch(a.block_table, b.block_table);
-  return static_cast<uint32_t>(end - a.block_table.begin());
+  const auto [end, other_end] = std::ranges::mismatch(a.block_tables[0], b.block_tables[0]);
+  return static_cast<uint32_t>(end - a.block_tables[0].begin());
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ void BatchBuilder::Add(BlockTable& table, std::span<const TokenId> tokens, uint6
   sequences_.push_back({.first_row = first_row,
                         .num_rows = num_rows,
                         .first_position = static_cast<uint32_t>(table.num_tokens()),
-                        .block_table = table.blocks()});
+                        .block_tables = {table.blocks()}});
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   const uint32_t end = first_row + num_rows;
   for (uint32_t row = end - static_cast<uint32_t>(num_logit_rows); row < end; ++row) logit_rows_.push_back(row);
@@ -39,7 +39,7 @@ ForwardBatch BatchBuilder::Build(const KvView& kv) {
   FindSharedPrefixes(kv.block_size);
   return {.tokens = tokens_,
           .sequences = sequences_,
-          .kv = kv,
+          .kv = {kv},
           .logit_rows = logit_rows_,
           .shared_prefixes = shared_prefixes_};
 }

@@ -312,7 +312,7 @@ AttentionTile AttentionPlan::State::MakeTile(const TilePlan& plan, const Attenti
   const size_t first_head = size_t{plan.kv_head} * group_size();
   AttentionTile tile;
   tile.kv = &args.kv;
-  tile.block_table = sequences[plan.sequence].block_table.data();
+  tile.block_table = sequences[plan.sequence].block_tables[shape.layer_group].data();
   tile.layer = args.layer;
   tile.kv_head = plan.kv_head;
   tile.group_size = group_size();

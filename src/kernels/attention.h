@@ -28,12 +28,16 @@ struct AttentionArgs {
   uint32_t layer;
   uint32_t num_heads;  // A multiple of kv.num_kv_heads.
   float scale;         // Usually 1 / sqrt(head_dim).
+  // The queries as pinned slots see them, laid out like q; null where the span has none.
+  const float* q_pinned = nullptr;
 };
 
 struct AttentionShape {
   uint32_t num_heads;  // A multiple of num_kv_heads.
   uint32_t num_kv_heads;
-  uint32_t head_dim;  // A multiple of 16.
+  uint32_t head_dim;         // A multiple of 16.
+  uint32_t layer_group = 0;  // Whose block tables and span these are.
+  AttentionSpan span = {};
 };
 
 // The cut of one batch into tiles: built once per step on one thread, used for every layer.

@@ -7,6 +7,7 @@
 // A granule never crosses a block border, so attention walks granules and looks a block up once per granule at most.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,6 +20,8 @@ inline constexpr uint32_t kGranuleSlots = 16;
 inline constexpr uint32_t kAttentionSplitSlots = 256;  // Fixed splits by absolute position (docs/numerics.md).
 
 constexpr size_t KvElementBytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
+
+inline constexpr uint32_t kMaxLayerGroups = 2;  // Layers that see the same span share their block tables.
 
 using BlockIndex = uint32_t;  // Position of a block in its pool.
 
@@ -43,14 +46,33 @@ struct KvView {
   }
 };
 
+// Positions [begin, end).
+struct PositionRange {
+  uint32_t begin = 0, end = 0;
+};
+
+// What the rows of a layer group see: the row at position p sees the slots at most p that are pinned or among the last
+// `window` up to p itself. Pinned positions (attention sinks, global tokens) are seen under a second rotation of the
+// query, by min(p, PinnedQueryPosition): a row never sees anything from further away than a model was trained for.
+struct AttentionSpan {
+  uint32_t window = 0;                         // In tokens, the row's own included; 0: all.
+  std::span<const PositionRange> pinned = {};  // Ascending, disjoint, none empty; empty where window is 0.
+
+  uint32_t PinnedEnd() const { return pinned.empty() ? 0 : pinned.back().end; }
+  // The position by which queries beyond it are rotated for pinned slots: the last one at which the window reaches all
+  // the way to the last pinned slot.
+  uint32_t PinnedQueryPosition() const { return PinnedEnd() + window - 1; }
+};
+
 // Consecutive rows of a batch that belong to one sequence: row first_row + i is the token at position first_position +
 // i.
 struct SequenceRows {
   uint32_t first_row = 0;
   uint32_t num_rows = 0;
   uint32_t first_position = 0;
-  // The sequence's blocks in order; covers positions 0 .. first_position + num_rows - 1.
-  std::span<const BlockIndex> block_table;
+  // The sequence's blocks in each layer group, in order; each covers positions 0 .. first_position + num_rows - 1.
+  // Entries of blocks of which no row of this step sees a slot are never looked up.
+  std::array<std::span<const BlockIndex>, kMaxLayerGroups> block_tables = {};
 };
 
 // Consecutive sequences of a batch whose block tables begin with the same blocks: attention reads the K and V of what

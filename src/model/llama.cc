@@ -267,8 +267,8 @@ void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index, Worker& w
       kernels_.rope_pairs(q_.row(row), config_.num_heads, config_.head_dim, config_.rope.dim, cos, sin);
       kernels_.rope_pairs(k_.row(row), config_.num_kv_heads, config_.head_dim, config_.rope.dim, cos, sin);
       const uint64_t position = sequence.first_position + (row - sequence.first_row);
-      kernels_.store_kv(batch.kv, layer_index, sequence.block_table[position / batch.kv.block_size],
-                        static_cast<uint32_t>(position % batch.kv.block_size), k_.row(row), v_.row(row));
+      kernels_.store_kv(batch.kv[0], layer_index, sequence.block_tables[0][position / batch.kv[0].block_size],
+                        static_cast<uint32_t>(position % batch.kv[0].block_size), k_.row(row), v_.row(row));
     }
   }
   worker.Barrier();
@@ -277,7 +277,7 @@ void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index, Worker& w
                                                .q_stride = q_.stride(),
                                                .out = heads_.row(0),
                                                .out_stride = heads_.stride(),
-                                               .kv = batch.kv,
+                                               .kv = batch.kv[0],
                                                .layer = layer_index,
                                                .num_heads = config_.num_heads,
                                                .scale = scale_},

@@ -2,6 +2,7 @@
 // or a tokenizer: keys and values live wherever the view of the batch points.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -25,12 +26,14 @@ using HiddenObserver = std::function<void(uint32_t layer, const float* x, size_t
 // One step's rows. The K and V of every row are written to its slot (block position / block_size of its sequence's
 // table, slot position % block_size) before attention reads them; those of all earlier positions must be there already.
 struct ForwardBatch {
-  std::span<const TokenId> tokens;          // [rows], each in [0, vocab_size).
-  std::span<const SequenceRows> sequences;  // Disjoint, ascending, covering all rows.
-  KvView kv;
-  std::span<const uint32_t> logit_rows;                // Rows whose logits are wanted, ascending; may be empty.
-  std::span<const SharedPrefix> shared_prefixes = {};  // Leading slots that sequences have in common; may be empty.
-  const HiddenObserver* observer = nullptr;            // For tests and diagnostics.
+  std::span<const TokenId> tokens;                        // [rows], each in [0, vocab_size).
+  std::span<const SequenceRows> sequences;                // Disjoint, ascending, covering all rows.
+  std::array<KvView, kMaxLayerGroups> kv;                 // One for each layer group of the model.
+  std::span<const uint32_t> logit_rows;                   // Rows whose logits are wanted, ascending; may be empty.
+  std::array<AttentionSpan, kMaxLayerGroups> spans = {};  // What the rows see in each layer group.
+  // Leading slots that sequences have in common in layer group 0; may be empty, and is where that has a window.
+  std::span<const SharedPrefix> shared_prefixes = {};
+  const HiddenObserver* observer = nullptr;  // For tests and diagnostics.
 };
 
 // What a step really did, counted where it is done.

@@ -143,6 +143,8 @@ Result<ModelConfig> ReadModelConfig(const GgufFile& file) {
                               " rows, expected 1 to " + std::to_string(kMaxVocab));
   }
   config.vocab_size = static_cast<uint32_t>(embedding->dims[1]);
+  config.layer_groups = {{.window = 0, .num_layers = config.num_layers}};
+  for (uint32_t layer = 0; layer < config.num_layers; ++layer) config.layer_places.push_back({0, layer});
   return config;
 }
 

@@ -17,6 +17,18 @@ struct RopeConfig {
   std::vector<float> factors;  // `rope_freqs.weight`: dim / 2 divisors of the frequencies, or empty.
 };
 
+// Layers that see the same span and share their block tables.
+struct LayerGroup {
+  uint32_t window = 0;  // Tokens that a row sees, its own included; 0: all.
+  uint32_t num_layers = 0;
+};
+
+// Where the keys and values of a layer stand.
+struct LayerPlace {
+  uint32_t group = 0;
+  uint32_t index = 0;  // Among the layers of the group.
+};
+
 struct ModelConfig {
   std::string architecture;
   uint32_t num_layers = 0;
@@ -29,6 +41,8 @@ struct ModelConfig {
   uint32_t context_tokens = 0;
   float norm_eps = 0;
   RopeConfig rope;
+  std::vector<LayerGroup> layer_groups;  // 1 to kMaxLayerGroups; those that see all come first.
+  std::vector<LayerPlace> layer_places;  // One per layer.
 };
 
 // `general.architecture`, where it is one that LoadModel knows; kUnsupported for any other (lists the known ones).

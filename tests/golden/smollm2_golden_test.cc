@@ -44,10 +44,10 @@ class Sequence {
     const SequenceRows sequence = {.first_row = 0,
                                    .num_rows = static_cast<uint32_t>(tokens.size()),
                                    .first_position = num_tokens_,
-                                   .block_table = blocks_};
+                                   .block_tables = {blocks_}};
     std::vector<float> logits(tokens.size() * model_.config().vocab_size);
     const auto stats = model_.Forward(
-        {.tokens = tokens, .sequences = {&sequence, 1}, .kv = kv_, .logit_rows = rows, .observer = observer}, logits);
+        {.tokens = tokens, .sequences = {&sequence, 1}, .kv = {kv_}, .logit_rows = rows, .observer = observer}, logits);
     KVERN_CHECK(stats.ok());
     num_tokens_ += static_cast<uint32_t>(tokens.size());
     return logits;

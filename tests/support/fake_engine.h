@@ -106,7 +106,7 @@ class FakeModel : public Model {
         ++stats.rows_computed;
         stats.query_key_products += uint64_t{config_.num_layers} * kFakeHeads * (rows.first_position + i + 1);
         if (next_logits == batch.logit_rows.size() || batch.logit_rows[next_logits] != rows.first_row + i) continue;
-        const std::vector<TokenId> tokens = Load(batch.kv, rows, rows.first_position + i + 1);
+        const std::vector<TokenId> tokens = Load(batch.kv[0], rows, rows.first_position + i + 1);
         const std::span<float> out = logits.subspan(next_logits++ * kFakeVocabSize, kFakeVocabSize);
         std::ranges::copy(FakeLogits(tokens), out.begin());
         if (on_logits) on_logits(tokens, out);
@@ -119,7 +119,7 @@ class FakeModel : public Model {
   // Value `dim` of a slot's K row (or V row) of a layer and head.
   static float* At(const KvView& kv, const SequenceRows& rows, uint32_t position, uint32_t layer, uint32_t head,
                    bool is_v, uint32_t dim) {
-    const BlockIndex block = rows.block_table[position / kv.block_size];
+    const BlockIndex block = rows.block_tables[0][position / kv.block_size];
     const uint32_t slot = position % kv.block_size;
     if (is_v) return reinterpret_cast<float*>(kv.HeadV(block, layer, head)) + slot * kv.head_dim + dim;
     return reinterpret_cast<float*>(kv.HeadK(block, layer, head)) +
@@ -137,8 +137,8 @@ class FakeModel : public Model {
   static void Store(const ForwardBatch& batch, const SequenceRows& rows, uint32_t i) {
     const uint32_t position = rows.first_position + i;
     ForEachCopy([&](uint32_t layer, uint32_t head, bool is_v) {
-      *At(batch.kv, rows, position, layer, head, is_v, 0) = static_cast<float>(batch.tokens[rows.first_row + i]);
-      *At(batch.kv, rows, position, layer, head, is_v, 15) = static_cast<float>(position);
+      *At(batch.kv[0], rows, position, layer, head, is_v, 0) = static_cast<float>(batch.tokens[rows.first_row + i]);
+      *At(batch.kv[0], rows, position, layer, head, is_v, 15) = static_cast<float>(position);
     });
   }
   // The tokens at positions 0 to count - 1; -1 where copies disagree or stand at the wrong position.

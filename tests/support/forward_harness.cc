@@ -90,7 +90,7 @@ ForwardOutcome RunForward(Model& model, const KernelTable& kernels, const std::v
       rows.push_back({.first_row = static_cast<uint32_t>(tokens.size()),
                       .num_rows = end - begin,
                       .first_position = begin,
-                      .block_table = tables[s]});
+                      .block_tables = {tables[s]}});
       for (uint32_t i = begin; i < end; ++i) {
         if (i >= done[s]) {
           logit_rows.push_back(static_cast<uint32_t>(tokens.size()));
@@ -103,7 +103,8 @@ ForwardOutcome RunForward(Model& model, const KernelTable& kernels, const std::v
     if (tokens.empty()) break;
 
     std::vector<float> logits(logit_rows.size() * config.vocab_size);
-    const auto stats = model.Forward({.tokens = tokens, .sequences = rows, .kv = kv, .logit_rows = logit_rows}, logits);
+    const auto stats =
+        model.Forward({.tokens = tokens, .sequences = rows, .kv = {kv}, .logit_rows = logit_rows}, logits);
     KVERN_CHECK(stats.ok());
     outcome.rows_computed += stats->rows_computed;
     outcome.query_key_products += stats->query_key_products;
