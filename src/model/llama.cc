@@ -86,6 +86,7 @@ class Llama final : public Model {
         cos_(rope_.num_pairs()),
         sin_(rope_.num_pairs()),
         q_(config_.num_heads * config_.head_dim),
+        q_pinned_(config_.num_heads * config_.head_dim),
         k_(config_.num_kv_heads * config_.head_dim),
         v_(config_.num_kv_heads * config_.head_dim),
         heads_(config_.num_heads * config_.head_dim),
@@ -123,6 +124,7 @@ class Llama final : public Model {
   void Step(const ForwardBatch& batch, std::span<float> logits, Worker& worker);
   void Embed(const ForwardBatch& batch, Worker& worker);
   void Attention(const ForwardBatch& batch, uint32_t layer, Worker& worker);
+  void RotateAndStore(const ForwardBatch& batch, uint32_t layer, Worker& worker);
   void FeedForward(const LlamaLayer& layer, uint32_t num_rows, Worker& worker);
   void Head(const ForwardBatch& batch, std::span<float> logits, Worker& worker);
 
@@ -163,15 +165,17 @@ class Llama final : public Model {
   // int8 alone would cost a quarter of the divergence of all int8 activations together (docs/results.md).
   PackedInput head_input_;
   const uint32_t head_terms_;
-  RowBuffer x_;            // [M][width] residual stream
-  RowBuffer cos_, sin_;    // [M][rope pairs]
-  RowBuffer q_;            // [M][num_heads][head_dim]
-  RowBuffer k_, v_;        // [M][num_kv_heads][head_dim]
-  RowBuffer heads_;        // [M][num_heads][head_dim]
-  RowBuffer gate_, up_;    // [M][ffn_width]
-  RowBuffer normed_;       // [workers][width]
-  RowBuffer head_out_;     // [workers][terms][logit rows][outputs of kHeadPanels panels]
-  AlignedBuffer scratch_;  // [workers][matmul scratch]
+  RowBuffer x_;                                 // [M][width] residual stream
+  RowBuffer cos_, sin_;                         // [M][rope pairs]
+  RowBuffer q_;                                 // [M][num_heads][head_dim]
+  RowBuffer q_pinned_;                          // Likewise: the queries as pinned slots see them; where there are such.
+  std::vector<float> pinned_cos_, pinned_sin_;  // [rope pairs] of AttentionSpan::PinnedQueryPosition()
+  RowBuffer k_, v_;                             // [M][num_kv_heads][head_dim]
+  RowBuffer heads_;                             // [M][num_heads][head_dim]
+  RowBuffer gate_, up_;                         // [M][ffn_width]
+  RowBuffer normed_;                            // [workers][width]
+  RowBuffer head_out_;                          // [workers][terms][logit rows][outputs of kHeadPanels panels]
+  AlignedBuffer scratch_;                       // [workers][matmul scratch]
   size_t scratch_stride_ = 0;
   std::vector<uint64_t> products_;  // [workers] query-key products of this step
 };
@@ -194,8 +198,15 @@ Status Llama::Reserve(const ForwardBatch& batch) {
     KVERN_ASSIGN_OR_RETURN(scratch_, allocator_.Allocate(num_workers * scratch_stride_));
   }
   products_.assign(num_workers, 0);
-  return attention_.Build(kernels_, batch.sequences, batch.shared_prefixes,
-                          {config_.num_heads, config_.num_kv_heads, config_.head_dim}, num_workers, allocator_);
+  const AttentionSpan& span = batch.spans[0];
+  if (!span.pinned.empty()) {
+    KVERN_RETURN_IF_ERROR(q_pinned_.Reserve(num_rows, allocator_));
+    pinned_cos_.resize(rope_.num_pairs());
+    pinned_sin_.resize(rope_.num_pairs());
+    rope_.Fill(span.PinnedQueryPosition(), pinned_cos_, pinned_sin_);
+  }
+  const AttentionShape shape = {config_.num_heads, config_.num_kv_heads, config_.head_dim, /*layer_group=*/0, span};
+  return attention_.Build(kernels_, batch.sequences, batch.shared_prefixes, shape, num_workers, allocator_);
 }
 
 // In the order of the architecture. Barriers stand where one worker reads what another has written.
@@ -256,23 +267,10 @@ void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index, Worker& w
   }
   worker.Barrier();
 
-  // Rotates q and k by their positions; k and v go into their slots of the cache.
-  const Worker::Range rows = worker.Part(num_rows);
-  for (const SequenceRows& sequence : batch.sequences) {
-    const uint64_t begin = std::clamp<uint64_t>(rows.begin, sequence.first_row, sequence.first_row + sequence.num_rows);
-    const uint64_t end = std::clamp<uint64_t>(rows.end, sequence.first_row, sequence.first_row + sequence.num_rows);
-    for (uint64_t row = begin; row < end; ++row) {
-      const float* cos = cos_.row(row);
-      const float* sin = sin_.row(row);
-      kernels_.rope_pairs(q_.row(row), config_.num_heads, config_.head_dim, config_.rope.dim, cos, sin);
-      kernels_.rope_pairs(k_.row(row), config_.num_kv_heads, config_.head_dim, config_.rope.dim, cos, sin);
-      const uint64_t position = sequence.first_position + (row - sequence.first_row);
-      kernels_.store_kv(batch.kv[0], layer_index, sequence.block_tables[0][position / batch.kv[0].block_size],
-                        static_cast<uint32_t>(position % batch.kv[0].block_size), k_.row(row), v_.row(row));
-    }
-  }
+  RotateAndStore(batch, layer_index, worker);
   worker.Barrier();
 
+  const bool has_pinned = !batch.spans[0].pinned.empty();
   products_[worker.index()] += attention_.Run({.q = q_.row(0),
                                                .q_stride = q_.stride(),
                                                .out = heads_.row(0),
@@ -280,7 +278,8 @@ void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index, Worker& w
                                                .kv = batch.kv[0],
                                                .layer = layer_index,
                                                .num_heads = config_.num_heads,
-                                               .scale = scale_},
+                                               .scale = scale_,
+                                               .q_pinned = has_pinned ? q_pinned_.row(0) : nullptr},
                                               worker);
   worker.Barrier();
 
@@ -293,6 +292,33 @@ void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index, Worker& w
   if (!is_private) worker.Barrier();
   Product(layer.attn_output.view(), heads_input_, CopyOf(num_rows, worker), num_rows, Onto(x_),
           worker.Part(layer.attn_output.view().num_panels(), 2), worker);
+}
+
+// Rotates q and k by their positions, and q for pinned slots by the span's; k and v go into their slots of the cache.
+void Llama::RotateAndStore(const ForwardBatch& batch, uint32_t layer, Worker& worker) {
+  const KvView& kv = batch.kv[0];
+  const AttentionSpan& span = batch.spans[0];
+  const uint32_t head_dim = config_.head_dim, rope_dim = config_.rope.dim;
+  const Worker::Range rows = worker.Part(batch.tokens.size());
+  for (const SequenceRows& sequence : batch.sequences) {
+    const uint64_t begin = std::clamp<uint64_t>(rows.begin, sequence.first_row, sequence.first_row + sequence.num_rows);
+    const uint64_t end = std::clamp<uint64_t>(rows.end, sequence.first_row, sequence.first_row + sequence.num_rows);
+    for (uint64_t row = begin; row < end; ++row) {
+      const uint64_t position = sequence.first_position + (row - sequence.first_row);
+      const float* const cos = cos_.row(row);
+      const float* const sin = sin_.row(row);
+      if (!span.pinned.empty()) {
+        const bool is_beyond = position > span.PinnedQueryPosition();
+        std::copy_n(q_.row(row), config_.num_heads * head_dim, q_pinned_.row(row));
+        kernels_.rope_pairs(q_pinned_.row(row), config_.num_heads, head_dim, rope_dim,
+                            is_beyond ? pinned_cos_.data() : cos, is_beyond ? pinned_sin_.data() : sin);
+      }
+      kernels_.rope_pairs(q_.row(row), config_.num_heads, head_dim, rope_dim, cos, sin);
+      kernels_.rope_pairs(k_.row(row), config_.num_kv_heads, head_dim, rope_dim, cos, sin);
+      kernels_.store_kv(kv, layer, sequence.block_tables[0][position / kv.block_size],
+                        static_cast<uint32_t>(position % kv.block_size), k_.row(row), v_.row(row));
+    }
+  }
 }
 
 void Llama::FeedForward(const LlamaLayer& layer, uint32_t num_rows, Worker& worker) {

@@ -24,11 +24,26 @@ std::string CompareFloats(const char* what, const std::vector<float>& a, const s
   return "";
 }
 
+// The table of a step whose first row stands at `position`, with entries that lead nowhere for blocks that no row sees.
+std::vector<BlockIndex> TableOfSeen(const std::vector<BlockIndex>& table, const ForwardPlan& plan, uint32_t position) {
+  std::vector<BlockIndex> seen = table;
+  for (uint64_t b = 0; b < position / plan.block_size; ++b) {
+    const uint64_t begin = b * plan.block_size, end = begin + plan.block_size;
+    // Later rows see no more of it than the first one, but for pinned slots.
+    bool is_seen = plan.span.SlotsSeen(position, begin, end) > 0;
+    for (const PositionRange& r : plan.span.pinned) is_seen |= CommonPositions(begin, end, r.begin, r.end) > 0;
+    if (!is_seen) seen[b] = UINT32_MAX;
+  }
+  return seen;
+}
+
 }  // namespace
 
 std::string ForwardPlan::ToString() const {
   return "block size " + std::to_string(block_size) + ", chunk " + (chunk == 0 ? "whole" : std::to_string(chunk)) +
-         (kv_type == KvType::kF32 ? ", f32 KV" : ", f16 KV") + (is_uncached ? ", uncached" : "");
+         (kv_type == KvType::kF32 ? ", f32 KV" : ", f16 KV") + (is_uncached ? ", uncached" : "") +
+         (span.window > 0 ? ", window " + std::to_string(span.window) : "") +
+         (span.pinned.empty() ? "" : ", pinned up to " + std::to_string(span.PinnedEnd()));
 }
 
 std::string ForwardTrace::FirstDifference(const ForwardTrace& other) const {
@@ -75,6 +90,7 @@ ForwardOutcome RunForward(Model& model, const KernelTable& kernels, const std::v
   while (true) {
     std::vector<TokenId> tokens;
     std::vector<SequenceRows> rows;
+    std::vector<std::vector<BlockIndex>> step_tables(sequences.size());
     std::vector<uint32_t> logit_rows;
     std::vector<float*> targets;
     for (size_t s = 0; s < sequences.size(); ++s) {
@@ -87,10 +103,11 @@ ForwardOutcome RunForward(Model& model, const KernelTable& kernels, const std::v
           std::memset(memory->data() + block * layout->block_bytes(), 0xff, layout->block_bytes());
         }
       }
+      step_tables[s] = TableOfSeen(tables[s], plan, begin);
       rows.push_back({.first_row = static_cast<uint32_t>(tokens.size()),
                       .num_rows = end - begin,
                       .first_position = begin,
-                      .block_tables = {tables[s]}});
+                      .block_tables = {step_tables[s]}});
       for (uint32_t i = begin; i < end; ++i) {
         if (i >= done[s]) {
           logit_rows.push_back(static_cast<uint32_t>(tokens.size()));
@@ -103,8 +120,8 @@ ForwardOutcome RunForward(Model& model, const KernelTable& kernels, const std::v
     if (tokens.empty()) break;
 
     std::vector<float> logits(logit_rows.size() * config.vocab_size);
-    const auto stats =
-        model.Forward({.tokens = tokens, .sequences = rows, .kv = {kv}, .logit_rows = logit_rows}, logits);
+    const auto stats = model.Forward(
+        {.tokens = tokens, .sequences = rows, .kv = {kv}, .logit_rows = logit_rows, .spans = {plan.span}}, logits);
     KVERN_CHECK(stats.ok());
     outcome.rows_computed += stats->rows_computed;
     outcome.query_key_products += stats->query_key_products;

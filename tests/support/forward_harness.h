@@ -16,6 +16,7 @@ struct ForwardPlan {
   uint32_t chunk = 0;  // Rows of each sequence per step; 0: all at once.
   KvType kv_type = KvType::kF32;
   bool is_uncached = false;  // Every step computes all tokens so far again, in fresh blocks.
+  AttentionSpan span = {};   // What rows see. Blocks of which a step sees no slot are not in its tables.
   std::string ToString() const;
 };
 
