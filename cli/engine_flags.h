@@ -21,6 +21,10 @@ struct EngineFlags {
   std::string kv_type = "f16";
   uint32_t block_size = CacheOptions().block_size;
   std::string kv_budget;
+  std::string placement = CacheOptions().placement;
+  uint32_t window_tokens = 0;
+  uint32_t num_sinks = 0;
+  std::string global_tokens;
   std::string activations = "int8";
   uint32_t prefill_chunk = EngineOptions().prefill_chunk;
   bool is_cache_off = false;

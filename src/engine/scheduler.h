@@ -29,18 +29,18 @@ struct PlannedRows {
   std::span<const std::unique_ptr<Sequence>> followers;  // Those that fork the table after this step.
 };
 
-// Blocks of the longest course of a group.
+// Blocks of the longest course of a group of sequences.
 struct GroupBlocks {
-  uint64_t shared;  // Full blocks of the prompt.
-  uint64_t own;     // Of each sequence besides those.
-  uint64_t Total(uint64_t num_sequences) const { return shared + own * num_sequences; }
+  BlockCounts shared;  // Of the prompt, those that all of them read.
+  BlockCounts own;     // Of each sequence besides those.
+  BlockCounts Total(uint64_t num_sequences) const { return Sum(shared, own, num_sequences); }
 };
-GroupBlocks GroupBlocksFor(const BlockLayout& layout, uint64_t prompt_tokens, uint64_t max_slots);
+GroupBlocks GroupBlocksFor(const KvCacheSpec& spec, uint64_t num_sequences, uint64_t prompt_tokens, uint64_t max_slots);
 
 class Scheduler {
  public:
-  // Every job must fit `layout` x `total_blocks` alone.
-  Scheduler(const BlockLayout& layout, uint64_t total_blocks, uint32_t max_sequences, uint32_t prefill_chunk);
+  // Every job must fit the pools of `spec` alone. `spec` must outlive the scheduler.
+  Scheduler(const KvCacheSpec& spec, uint32_t max_sequences, uint32_t prefill_chunk);
 
   void Enqueue(Job job) { waiting_.push_back(std::move(job)); }
   // Admits jobs from the front of the queue while there is room.
@@ -85,14 +85,17 @@ class Scheduler {
   };
 
   bool AdmitFront();
+  // Promises `blocks` where they fit beside what is promised.
+  bool Promise(const BlockCounts& blocks);
+  void TakeBack(const BlockCounts& blocks);
   // Takes the finished sequences out of a running group.
   void TakeFinishedOf(Running& running, std::vector<std::unique_ptr<Sequence>>& finished);
 
-  const BlockLayout layout_;
-  const uint64_t total_blocks_;
+  const KvCacheSpec& spec_;
+  const BlockCounts total_;
   const uint32_t max_sequences_;
   const uint32_t prefill_chunk_;
-  uint64_t num_reserved_blocks_ = 0;
+  BlockCounts promised_ = {};
   uint64_t next_turn_ = 0;
   std::deque<Job> waiting_;
   std::vector<Running> running_;  // In the order of admission.

@@ -11,12 +11,12 @@
 #include "engine/sampler.h"
 #include "engine/stop_checker.h"
 #include "engine/token_stream_state.h"
-#include "kvcache/block_table.h"
+#include "kvcache/sequence_cache.h"
 #include "kvern/request.h"
 
 namespace kvern {
 
-// A sequence waits, runs and finishes. While it runs, its tokens without keys and values in the table are pending: each
+// A sequence waits, runs and finishes. While it runs, its tokens without keys and values in the cache are pending: each
 // step computes some of them, and the step that computes the last one gives the next token.
 //   with the cache     all tokens of the prompt are pending first, then one token per step
 //   without the cache  all tokens are pending again after every token
@@ -26,7 +26,7 @@ class Sequence {
 
   // What all sequences of an engine share. Must outlive them.
   struct Context {
-    BlockPool& blocks;
+    KvCache& cache;
     const Tokenizer& tokenizer;
     const KernelTable& kernels;
     uint32_t context_tokens;  // >= the length of every prompt.
@@ -41,23 +41,23 @@ class Sequence {
   uint64_t max_slots() const { return max_slots_; }
   uint64_t prompt_tokens() const { return stats_.prompt_tokens; }
 
-  BlockTable& table() { return table_; }
-  uint64_t num_pending() const { return tokens_.size() - table_.num_tokens(); }
+  SequenceCache& cache() { return cache_; }
+  // Tokens with keys and values; 0 while it waits for its turn or for another one that computes its prompt.
+  uint64_t num_computed() const { return cache_.num_tokens(); }
+  uint64_t num_pending() const { return tokens_.size() - num_computed(); }
   // The first `count` pending tokens.
   std::span<const TokenId> Pending(uint64_t count) const {
-    return std::span(tokens_).subspan(table_.num_tokens(), count);
+    return std::span(tokens_).subspan(num_computed(), count);
   }
   // Whether the step that computes the last pending token must give its logits: not where the prompt only fills the
   // cache.
   bool needs_logits() const { return max_tokens_ > 0; }
 
   bool is_cancelled() const { return stream_->is_cancelled; }
-  // False while it waits for its turn or for another one that computes its prompt.
-  bool has_blocks() const { return !table_.blocks().empty(); }
 
-  // `other` has the same prompt and has computed it: this sequence, which has no blocks, goes on from there.
+  // `other` has the same prompt and has computed it: this sequence, which has none, goes on from there.
   void ForkPrompt(const Sequence& other);
-  // `other` has the same prompt and ends before it is computed: this sequence, which has no blocks, takes over what is.
+  // `other` has the same prompt and ends before it is computed: this sequence, which has none, takes over what is.
   void TakeOverPrompt(Sequence& other);
 
   // A step that computes pending tokens of this sequence begins.
@@ -90,7 +90,7 @@ class Sequence {
   std::shared_ptr<TokenStream::State> stream_;
 
   std::vector<TokenId> tokens_;  // Prompt and answer.
-  BlockTable table_;
+  SequenceCache cache_;
   Sampler sampler_;
   StreamDecoder decoder_;
   StopChecker stop_checker_;
