@@ -58,35 +58,13 @@ constexpr uint32_t LanesWithin(uint64_t begin, uint64_t end, uint64_t base) {
   return BitRange(OffsetWithin(begin, base, kGranuleSlots), OffsetWithin(end, base, kGranuleSlots));
 }
 
-// What any token of the tile sees of `split`.
-inline SeenGranules SeenByTile(const AttentionTile& tile, uint32_t split) {
-  const uint64_t base = static_cast<uint64_t>(split) * kAttentionSplitSlots;
-  const AttentionToken& first = tile.tokens[0];
-  const AttentionToken& last = tile.tokens[tile.num_tokens - 1];
-  const uint64_t end = static_cast<uint64_t>(last.position) + 1;
-  uint32_t window = GranulesTouched(first.window_begin, end, base);
-  uint32_t pinned = 0;
-  for (const PositionRange& range : tile.span.pinned) {
-    pinned |= GranulesTouched(range.begin, std::min(range.end, last.window_begin), base);
-  }
+// Appends the granules whose bits are set.
+inline void AppendGranules(uint32_t bits, SeenGranules& seen) {
+  for (; bits != 0; bits &= bits - 1) seen.number[seen.count++] = static_cast<uint8_t>(std::countr_zero(bits));
+}
 
-  SeenGranules seen;
-  seen.has_pinned = pinned != 0;
-  if (tile.q_pinned == nullptr) {
-    window |= pinned;
-    pinned = 0;
-  }
-  seen.num_pinned = static_cast<uint32_t>(std::popcount(pinned));
-  for (uint32_t bits = pinned; bits != 0; bits &= bits - 1) {
-    seen.number[seen.count++] = static_cast<uint8_t>(std::countr_zero(bits));
-  }
-  for (uint32_t bits = window; bits != 0; bits &= bits - 1) {
-    seen.number[seen.count++] = static_cast<uint8_t>(std::countr_zero(bits));
-  }
-  if (seen.count == 0) return seen;
-  const uint64_t last_base = base + seen.number[seen.count - 1] * kGranuleSlots;
-  seen.num_slots = (seen.count - 1) * kGranuleSlots + OffsetWithin(end, last_base, kGranuleSlots);
-  if (!seen.has_pinned) return seen;
+// The slots of each listed granule that are seen as pinned ones.
+inline void FindPinnedSlots(const AttentionTile& tile, uint64_t base, SeenGranules& seen) {
   for (uint32_t g = 0; g < seen.count; ++g) {
     seen.pinned[g] = 0;
     if (tile.q_pinned != nullptr && g >= seen.num_pinned) continue;
@@ -95,7 +73,36 @@ inline SeenGranules SeenByTile(const AttentionTile& tile, uint32_t split) {
       seen.pinned[g] = static_cast<uint16_t>(seen.pinned[g] | lanes);
     }
   }
-  return seen;
+}
+
+// What any token of the tile sees of `split`.
+inline void FindSeenByTile(const AttentionTile& tile, uint32_t split, SeenGranules& seen) {
+  const uint64_t base = static_cast<uint64_t>(split) * kAttentionSplitSlots;
+  const AttentionToken& first = tile.tokens[0];
+  const AttentionToken& last = tile.tokens[tile.num_tokens - 1];
+  const uint64_t end = static_cast<uint64_t>(last.position) + 1;
+  const uint32_t window = GranulesTouched(first.window_begin, end, base);
+  uint32_t pinned = 0;
+  for (const PositionRange& range : tile.span.pinned) {
+    pinned |= GranulesTouched(range.begin, std::min(range.end, last.window_begin), base);
+  }
+
+  seen.count = seen.num_pinned = seen.num_slots = 0;
+  seen.has_pinned = pinned != 0;
+  if (!seen.has_pinned && (window & 1) != 0) {  // The split from its beginning, as without a window.
+    seen.count = static_cast<uint32_t>(std::bit_width(window));
+    for (uint32_t g = 0; g < kAttentionSplitSlots / kGranuleSlots; ++g) seen.number[g] = static_cast<uint8_t>(g);
+  } else if (tile.q_pinned == nullptr) {
+    AppendGranules(window | pinned, seen);
+  } else {
+    AppendGranules(pinned, seen);
+    seen.num_pinned = seen.count;
+    AppendGranules(window, seen);
+  }
+  if (seen.count == 0) return;
+  const uint64_t last_base = base + seen.number[seen.count - 1] * kGranuleSlots;
+  seen.num_slots = (seen.count - 1) * kGranuleSlots + OffsetWithin(end, last_base, kGranuleSlots);
+  if (seen.has_pinned) FindPinnedSlots(tile, base, seen);
 }
 
 // What `token` of the tile sees of `split`, of which the tile reads `granules`.

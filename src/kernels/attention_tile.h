@@ -98,4 +98,22 @@ inline uint64_t SlotsSeenOfSplit(const AttentionSpan& span, uint32_t position, u
   return span.SlotsSeen(position, begin, begin + kAttentionSplitSlots);
 }
 
+// The query-key products that the mask selects in a tile.
+inline uint64_t ProductsOfTile(const AttentionTile& tile) {
+  uint64_t num_slots = 0;
+  const auto border = [](uint32_t split) { return static_cast<uint64_t>(split) * kAttentionSplitSlots; };
+  for (uint32_t t = 0; t < tile.num_tokens; ++t) {
+    const uint32_t position = tile.tokens[t].position;
+    if (tile.span.window == 0) {  // Its splits have no gaps.
+      num_slots += tile.span.SlotsSeen(position, border(tile.splits[tile.split_begin]),
+                                       border(tile.splits[tile.split_end - 1] + 1));
+      continue;
+    }
+    for (uint32_t index = tile.split_begin; index < tile.split_end; ++index) {
+      num_slots += SlotsSeenOfSplit(tile.span, position, tile.splits[index]);
+    }
+  }
+  return num_slots * tile.group_size;
+}
+
 }  // namespace kvern

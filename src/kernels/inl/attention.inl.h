@@ -30,13 +30,7 @@ uint64_t RunAttentionTile(const AttentionTile& tile) {
   } else {
     RunTileOfDim<0>(tile);
   }
-  uint64_t num_products = 0;
-  for (uint32_t t = 0; t < tile.num_tokens; ++t) {
-    for (uint32_t index = tile.split_begin; index < tile.split_end; ++index) {
-      num_products += SlotsSeenOfSplit(tile.span, tile.tokens[t].position, tile.splits[index]);
-    }
-  }
-  return num_products * tile.group_size;
+  return ProductsOfTile(tile);
 }
 
 // A row has partial results of the visited splits of which it sees a slot; the first may be that of all up to it.

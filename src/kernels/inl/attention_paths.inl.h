@@ -17,25 +17,27 @@ inline void LocateGranules(const AttentionTile& tile, uint32_t split, SplitGranu
   const KvView& kv = *tile.kv;
   const size_t k_slot_bytes = kv.head_dim * KvElementBytes(kv.k_type);
   const size_t v_slot_bytes = kv.head_dim * KvElementBytes(kv.v_type);
-  granules.seen = SeenByTile(tile, split);
+  FindSeenByTile(tile, split, granules.seen);
   granules.count = granules.seen.count;
   const uint8_t* const number = granules.seen.number;
   const BlockIndex* block = nullptr;
+  const uint8_t *k = nullptr, *v = nullptr;
   uint32_t slot = 0;
   for (uint32_t g = 0; g < granules.count; ++g) {
-    if (g > 0 && number[g] == number[g - 1] + 1) {
-      slot += kGranuleSlots;
-      if (slot == kv.block_size) {
-        slot = 0;
-        ++block;
-      }
+    const bool follows = g > 0 && number[g] == number[g - 1] + 1;
+    slot += kGranuleSlots;
+    if (follows && slot < kv.block_size) {
+      k += kGranuleSlots * k_slot_bytes;
+      v += kGranuleSlots * v_slot_bytes;
     } else {
       const uint32_t first = split * kAttentionSplitSlots + number[g] * kGranuleSlots;
-      block = tile.block_table + first / kv.block_size;
-      slot = first % kv.block_size;
+      block = follows ? block + 1 : tile.block_table + first / kv.block_size;
+      slot = follows ? 0 : first % kv.block_size;
+      k = kv.HeadK(*block, tile.layer, tile.kv_head) + slot * k_slot_bytes;
+      v = kv.HeadV(*block, tile.layer, tile.kv_head) + slot * v_slot_bytes;
     }
-    granules.k[g] = kv.HeadK(*block, tile.layer, tile.kv_head) + slot * k_slot_bytes;
-    granules.v[g] = kv.HeadV(*block, tile.layer, tile.kv_head) + slot * v_slot_bytes;
+    granules.k[g] = k;
+    granules.v[g] = v;
   }
   for (uint32_t g = granules.count; g > 0 && g < kMaxSplitGranules; ++g) {
     granules.k[g] = granules.k[g - 1];
@@ -208,11 +210,12 @@ void RunDecodeTile(const AttentionTile& tile, float c) {
   const TileScratch scratch(tile);
   GatherQueries(tile, 0, tile.num_rows(), scratch);
 
-  SplitGranules granules, next;
-  LocateGranules(tile, tile.splits[tile.split_begin], next);
+  SplitGranules located[2];  // Of this split and of what comes next, in turns.
+  LocateGranules(tile, tile.splits[tile.split_begin], located[tile.split_begin % 2]);
   for (uint32_t index = tile.split_begin; index < tile.split_end; ++index) {
     const uint32_t split = tile.splits[index];
-    granules = next;
+    const SplitGranules& granules = located[index % 2];
+    SplitGranules& next = located[(index + 1) % 2];
     LocateNext(tile, index, next);
     // Rows that see the same slots, in passes of even size; only the first pass over a split reads memory.
     const SplitGranules* fetch = next.count > 0 ? &next : nullptr;
