@@ -57,7 +57,7 @@ void EngineFlags::AddAllTo(CLI::App& app, const std::string& context_help) {
       ->group(kEngineGroup);
   app.add_option("--placement", placement,
                  "How the cache lies in memory: paged, contiguous, growing, or ring (with --window); same answer")
-      ->check(OneOf({"paged", "contiguous", "growing", "ring"}))
+      ->check(OneOf(PlacementNames()))
       ->capture_default_str()
       ->type_name("NAME")
       ->group(kEngineGroup);
@@ -70,6 +70,13 @@ void EngineFlags::AddAllTo(CLI::App& app, const std::string& context_help) {
       ->group(kEngineGroup);
   app.add_option("--global", global_tokens, "With --window: positions that stay in sight too, like 100-149,300")
       ->type_name("RANGES")
+      ->group(kEngineGroup);
+  app.add_option("--spill-dir", spill_directory,
+                 "Admit requests by what they need now; those that must wait for memory keep their cache in a file here")
+      ->type_name("DIR")
+      ->group(kEngineGroup);
+  app.add_option("--spill-limit", spill_limit, "Most bytes of that file, like 4GiB; default: 8GiB")
+      ->type_name("BYTES")
       ->group(kEngineGroup);
   app.add_option("--prefill-chunk", prefill_chunk, "Prompt tokens per step")
       ->capture_default_str()
@@ -98,6 +105,12 @@ Result<EngineOptions> EngineFlags::ToOptions() const {
     Result<std::vector<TokenRange>> ranges = ParseRanges(global_tokens);
     if (!ranges.ok()) return Status::InvalidArgument("--global: " + ranges.status().message());
     options.cache.global_tokens = std::move(ranges).value();
+  }
+  options.cache.spill_directory = spill_directory;
+  if (!spill_limit.empty()) {
+    const Result<uint64_t> bytes = ParseBytes(spill_limit);
+    if (!bytes.ok()) return Status::InvalidArgument("--spill-limit: " + bytes.status().message());
+    options.cache.spill_limit_bytes = *bytes;
   }
   if (!kv_budget.empty()) {
     const Result<uint64_t> bytes = ParseBytes(kv_budget);

@@ -25,6 +25,8 @@ struct EngineFlags {
   uint32_t window_tokens = 0;
   uint32_t num_sinks = 0;
   std::string global_tokens;
+  std::string spill_directory;
+  std::string spill_limit;
   std::string activations = "int8";
   uint32_t prefill_chunk = EngineOptions().prefill_chunk;
   bool is_cache_off = false;

@@ -39,6 +39,9 @@ struct PlacementUsage {
   uint64_t wasted_bytes() const { return reserved_bytes - used_bytes; }
 };
 
+// Names accepted by CacheOptions::placement.
+std::vector<std::string> PlacementNames();
+
 // The usage of each of `candidates` by sequences of the model at `path` that have `lengths` tokens, each of which may
 // come to `max_tokens`. kInvalidArgument for a length of 0 or beyond max_tokens; otherwise errors of InspectModel and
 // CacheOptions::Validate.

@@ -44,6 +44,10 @@ struct CacheOptions {
   uint32_t window_tokens = 0;
   uint32_t num_sinks = 0;                 // First tokens that stay in sight of layers that see all in the model.
   std::vector<TokenRange> global_tokens;  // Further ones that do. Both need a window.
+  // A directory for blocks of sequences that wait while others use their memory, in a file without a name; "": none.
+  // Requests are then admitted by what they need now, and preempted where their answers outgrow the budget together.
+  std::string spill_directory;
+  uint64_t spill_limit_bytes = 8ull << 30;
   Status Validate() const;
 };
 

@@ -21,6 +21,8 @@ struct RequestStats {
   uint64_t queue_us = 0;    // From Submit to the first step.
   uint64_t prefill_us = 0;  // From the first step to the first generated token (or the end of the prompt).
   uint64_t decode_us = 0;   // From the first generated token to the last.
+  uint64_t num_preemptions = 0;    // How often it waited while others had its memory.
+  uint64_t tokens_recomputed = 0;  // Computed again because a preemption lost them; not in the counts above.
   uint64_t kv_bytes = 0;    // Bytes of the blocks that the sequence held at its end, shared ones included.
 };
 
@@ -46,6 +48,10 @@ struct EngineStats {
   uint64_t tokens_computed = 0;
   uint64_t tokens_reused = 0;
   uint64_t query_key_products = 0;
+  uint64_t tokens_recomputed = 0;  // As in RequestStats.
+  uint64_t num_preemptions = 0;
+  uint64_t spilled_bytes = 0;   // Moved out to the second memory so far,
+  uint64_t restored_bytes = 0;  // and back.
   uint64_t running_sequences = 0;
   uint64_t queued_requests = 0;
   uint64_t load_us = 0;

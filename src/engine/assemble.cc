@@ -15,6 +15,8 @@
 #include "platform/affinity.h"
 #include "platform/file_system.h"
 #include "platform/huge_pages.h"
+#include "platform/scratch_file.h"
+#include "tiers/file_store.h"
 
 namespace kvern {
 namespace {
@@ -80,6 +82,10 @@ Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options, const
   parts.wanted_context_tokens = plan.wanted_context_tokens;
   parts.cache_cost = CostOf(plan);
   KVERN_ASSIGN_OR_RETURN(parts.cache, KvCache::Create(std::move(plan.spec), HugePageAllocator()));
+  if (!options.cache.spill_directory.empty()) {
+    KVERN_ASSIGN_OR_RETURN(auto scratch, CreateScratchFile(options.cache.spill_directory));
+    parts.store = std::make_unique<FileStore>(std::move(scratch), options.cache.spill_limit_bytes);
+  }
 
   // The tokenizer is built beside the packing of weights: both take a good part of the time to the first token.
   auto tokenizer = InBackground([&file, &config] { return TokenizerFor(file, config.vocab_size); });

@@ -6,6 +6,7 @@
 
 #include "engine/cache_plan.h"
 #include "gguf/gguf_file.h"
+#include "kvcache/placement/placement_registry.h"
 #include "model/model_config.h"
 #include "platform/file_system.h"
 
@@ -55,6 +56,12 @@ CacheCost CostOf(const CachePlan& plan) {
   cost.context_tokens = plan.context_tokens;
   cost.sequence_bytes = plan.spec.BytesOf(plan.spec.MostBlocks(plan.context_tokens));
   return cost;
+}
+
+std::vector<std::string> PlacementNames() {
+  std::vector<std::string> names;
+  for (const Placement* placement : AllPlacements()) names.emplace_back(placement->Name());
+  return names;
 }
 
 Result<std::vector<PlacementUsage>> ComparePlacements(const std::string& path,

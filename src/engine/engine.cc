@@ -80,9 +80,10 @@ class EngineImpl : public Engine {
 
 EngineImpl::EngineImpl(EngineParts parts)
     : parts_(std::move(parts)),
-      context_{*parts_.cache, *parts_.tokenizer, *parts_.kernels, parts_.options.context_tokens,
+      context_{*parts_.cache, parts_.store.get(), *parts_.tokenizer, *parts_.kernels, parts_.options.context_tokens,
                parts_.options.cache.is_enabled},
-      scheduler_(parts_.cache->spec(), parts_.options.max_sequences, parts_.options.prefill_chunk),
+      scheduler_(parts_.cache->spec(), parts_.options.max_sequences, parts_.options.prefill_chunk,
+                 parts_.store != nullptr && parts_.options.cache.is_enabled),
       steps_(*parts_.model, *parts_.cache, *parts_.kernels, parts_.workers.get(), parts_.options.prefill_chunk,
              parts_.options.cache.is_enabled) {
   PublishStats(/*num_closed=*/0);
@@ -226,6 +227,7 @@ void EngineImpl::RunLoop() {
   while (DrainInbox()) {
     FinishCancelled();
     scheduler_.Admit();
+    scheduler_.MakeRoom();
     if (const std::vector<PlannedRows> plan = scheduler_.Plan(); !plan.empty()) steps_.RunSequences(plan);
     RunScoreStep();
     CloseFinished();
@@ -284,6 +286,10 @@ void EngineImpl::PublishStats(uint64_t num_closed) {
   stats_.tokens_computed = steps_.tokens_computed();
   stats_.tokens_reused = steps_.tokens_reused();
   stats_.query_key_products = steps_.query_key_products();
+  stats_.tokens_recomputed = steps_.tokens_recomputed();
+  stats_.num_preemptions = scheduler_.num_preemptions();
+  stats_.spilled_bytes = parts_.cache->spilled_bytes();
+  stats_.restored_bytes = parts_.cache->restored_bytes();
   stats_.running_sequences = scheduler_.num_running();
   stats_.queued_requests = num_open_requests_ - scheduler_.num_running();
 }

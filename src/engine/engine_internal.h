@@ -7,6 +7,7 @@
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
 #include "kvcache/kv_cache.h"
+#include "kvern/block_store.h"
 #include "kvern/engine.h"
 #include "model/model.h"
 
@@ -22,6 +23,7 @@ struct EngineParts {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<Model> model;
   std::unique_ptr<KvCache> cache;
+  std::unique_ptr<BlockStore> store;  // For preempted sequences; may be null.
   std::function<void()> on_engine_thread;  // Runs first on the engine thread; may be empty.
   uint64_t load_us = 0;
 };

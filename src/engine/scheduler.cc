@@ -30,10 +30,19 @@ GroupBlocks GroupBlocksFor(const KvCacheSpec& spec, uint64_t num_sequences, uint
   return blocks;
 }
 
-Scheduler::Scheduler(const KvCacheSpec& spec, uint32_t max_sequences, uint32_t prefill_chunk)
-    : spec_(spec), total_(spec.PoolBlocks()), max_sequences_(max_sequences), prefill_chunk_(prefill_chunk) {}
+Scheduler::Scheduler(const KvCacheSpec& spec, uint32_t max_sequences, uint32_t prefill_chunk, bool preempts)
+    : spec_(spec),
+      total_(spec.PoolBlocks()),
+      max_sequences_(max_sequences),
+      prefill_chunk_(prefill_chunk),
+      preempts_(preempts && spec.placement->leases_on_demand()) {}
 
 void Scheduler::Admit() {
+  while (!preempted_.empty() && ResumeFront()) preempted_.pop_front();
+  if (!preempted_.empty()) {
+    KVERN_CHECK(promised_ != BlockCounts{});
+    return;
+  }
   while (!waiting_.empty() && AdmitFront()) waiting_.pop_front();
   KVERN_CHECK(waiting_.empty() || promised_ != BlockCounts{});  // A job that fits alone is never stuck.
 }
@@ -57,11 +66,72 @@ bool Scheduler::AdmitFront() {
   }
   auto& group = std::get<SequenceGroup>(waiting_.front());
   const Sequence& first = *group.front();
-  const GroupBlocks blocks = GroupBlocksFor(spec_, group.size(), first.prompt_tokens(), first.max_slots());
+  const bool is_extended = preempts_ && group.size() == 1;
+  const uint64_t promised_tokens = is_extended ? TokensToPromise(first) : 0;
+  const GroupBlocks blocks =
+      GroupBlocksFor(spec_, group.size(), first.prompt_tokens(), is_extended ? promised_tokens : first.max_slots());
   if (num_running_ + group.size() > max_sequences_ || !Promise(blocks.Total(group.size()))) return false;
   num_running_ += group.size();
-  running_.push_back({std::move(group), blocks, next_turn_++});
+  running_.push_back({std::move(group), blocks, next_order_++, promised_tokens, next_turn_++});
   return true;
+}
+
+uint64_t Scheduler::TokensToPromise(const Sequence& sequence) const {
+  return std::min(sequence.max_slots(), sequence.num_tokens() + spec_.groups[0].layout.block_size());
+}
+
+bool Scheduler::ResumeFront() {
+  Running& running = preempted_.front();
+  Sequence& sequence = *running.group.front();
+  const uint64_t promised_tokens = TokensToPromise(sequence);
+  const BlockCounts blocks = spec_.MostBlocks(promised_tokens);
+  if (!Promise(blocks)) return false;
+  running.blocks.own = blocks;
+  running.promised_tokens = promised_tokens;
+  sequence.Resume();
+  const auto place = std::ranges::upper_bound(running_, running.order, {}, &Running::order);
+  running_.insert(place, std::move(running));
+  return true;
+}
+
+void Scheduler::MakeRoom() {
+  for (size_t i = 0; i < running_.size();) {
+    if (running_[i].promised_tokens == 0 || Extend(i)) ++i;
+  }
+}
+
+bool Scheduler::Extend(size_t i) {
+  const Sequence& sequence = *running_[i].group.front();
+  if (sequence.num_tokens() <= running_[i].promised_tokens) return true;
+  const uint64_t promised_tokens = TokensToPromise(sequence);
+  const BlockCounts blocks = spec_.MostBlocks(promised_tokens);
+  BlockCounts more = blocks;
+  for (size_t g = 0; g < more.size(); ++g) more[g] -= running_[i].blocks.own[g];
+  while (!Promise(more)) {
+    const size_t victim = LastPreemptible();
+    Preempt(victim);
+    if (victim <= i) return false;
+  }
+  running_[i].blocks.own = blocks;
+  running_[i].promised_tokens = promised_tokens;
+  return true;
+}
+
+size_t Scheduler::LastPreemptible() const {
+  size_t i = running_.size();
+  while (running_[--i].promised_tokens == 0) KVERN_CHECK(i > 0);
+  return i;
+}
+
+void Scheduler::Preempt(size_t i) {
+  Running& running = running_[i];
+  running.group.front()->Preempt();
+  TakeBack(running.blocks.own);
+  running.blocks.own = {};
+  ++num_preemptions_;
+  const auto place = std::ranges::upper_bound(preempted_, running.order, {}, &Running::order);
+  preempted_.insert(place, std::move(running));
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
 }
 
 std::vector<PlannedRows> Scheduler::Plan() {
@@ -94,7 +164,9 @@ std::vector<PlannedRows> Scheduler::Plan() {
 std::vector<std::unique_ptr<Sequence>> Scheduler::TakeFinished() {
   std::vector<std::unique_ptr<Sequence>> finished;
   for (Running& running : running_) TakeFinishedOf(running, finished);
+  for (Running& running : preempted_) TakeFinishedOf(running, finished);
   std::erase_if(running_, [](const Running& running) { return running.group.empty(); });
+  std::erase_if(preempted_, [](const Running& running) { return running.group.empty(); });
   for (Job& job : waiting_) {
     if (auto* group = std::get_if<SequenceGroup>(&job)) MoveFinished(*group, finished);
   }

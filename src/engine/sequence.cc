@@ -32,6 +32,7 @@ Sequence::Sequence(const Context& context, Request request, std::shared_ptr<Toke
       stream_(std::move(stream)),
       tokens_(std::move(request.prompt)),
       cache_(context.cache, max_slots_),
+      spill_(context.store != nullptr ? std::make_unique<SequenceSpill>(context.cache, *context.store) : nullptr),
       sampler_(std::move(request.sampling), request.choice_index, context.kernels),
       decoder_(context.tokenizer),
       stop_checker_(std::move(request.stop)),
@@ -57,6 +58,21 @@ void Sequence::OnPromptFound(const Sequence& other) {
   stats_.queue_us = other.stats_.queue_us;
 }
 
+void Sequence::Preempt() {
+  KVERN_CHECK(spill_ != nullptr);
+  ++stats_.num_preemptions;
+  const uint64_t num_computed_before = num_computed();
+  if (spill_->MoveOut(cache_).ok()) return;
+  num_lost_ += num_computed_before;
+  cache_.Release();
+}
+
+void Sequence::Resume() {
+  if (spill_->num_bytes() == 0) return;
+  const uint64_t num_kept = spill_->num_tokens();
+  if (!spill_->MoveIn(cache_).ok()) num_lost_ += num_kept;
+}
+
 void Sequence::OnStepBegin() {
   ++stats_.steps;
   if (first_step_.has_value()) return;
@@ -64,12 +80,16 @@ void Sequence::OnStepBegin() {
   stats_.queue_us = MicrosBetween(submitted_, *first_step_);
 }
 
-void Sequence::OnComputed(uint64_t count, uint64_t num_reused, uint64_t query_key_products) {
-  stats_.tokens_computed += count;
-  if (!is_prefilled_) stats_.prompt_tokens_computed += count;
+uint64_t Sequence::OnComputed(uint64_t count, uint64_t num_reused, uint64_t query_key_products) {
+  const uint64_t num_again = std::min(count, num_lost_);
+  num_lost_ -= num_again;
+  stats_.tokens_recomputed += num_again;
+  stats_.tokens_computed += count - num_again;
+  if (!is_prefilled_) stats_.prompt_tokens_computed += count - num_again;
   stats_.tokens_reused += num_reused;
   stats_.query_key_products += query_key_products;
   cache_.Commit(count);
+  return num_again;
 }
 
 void Sequence::OnDrawn(const Result<TokenId>& token) {
@@ -108,7 +128,10 @@ void Sequence::Finish(FinishReason reason, Status status) {
   if (!text.empty()) Emit(-1, std::move(text));
 }
 
-void Sequence::ReleaseBlocks() { cache_.Release(); }
+void Sequence::ReleaseBlocks() {
+  cache_.Release();
+  if (spill_ != nullptr) spill_->Drop();
+}
 
 void Sequence::CloseStream() {
   KVERN_CHECK(is_finished_);

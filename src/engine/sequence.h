@@ -12,6 +12,7 @@
 #include "engine/stop_checker.h"
 #include "engine/token_stream_state.h"
 #include "kvcache/sequence_cache.h"
+#include "kvcache/sequence_spill.h"
 #include "kvern/request.h"
 
 namespace kvern {
@@ -27,6 +28,7 @@ class Sequence {
   // What all sequences of an engine share. Must outlive them.
   struct Context {
     KvCache& cache;
+    BlockStore* store;  // For preempted sequences; may be null.
     const Tokenizer& tokenizer;
     const KernelTable& kernels;
     uint32_t context_tokens;  // >= the length of every prompt.
@@ -60,10 +62,17 @@ class Sequence {
   // `other` has the same prompt and ends before it is computed: this sequence, which has none, takes over what is.
   void TakeOverPrompt(Sequence& other);
 
+  // Gives its blocks to others, the bytes to the store. Where that fails they are lost and computed again.
+  void Preempt();
+  // Takes blocks again, which must be free, and its bytes back. Where that fails they are computed again.
+  void Resume();
+  uint64_t num_tokens() const { return tokens_.size(); }  // Prompt and answer so far.
+
   // A step that computes pending tokens of this sequence begins.
   void OnStepBegin();
-  // It has computed `count` of them and found the keys and values of `num_reused` tokens below them.
-  void OnComputed(uint64_t count, uint64_t num_reused, uint64_t query_key_products);
+  // It has computed `count` of them and found the keys and values of `num_reused` tokens below them. Returns how many it
+  // had computed before.
+  uint64_t OnComputed(uint64_t count, uint64_t num_reused, uint64_t query_key_products);
   // All are computed; `logits` are those of the last one. Draws the next token. May run on any thread.
   Result<TokenId> DrawFrom(std::span<const float> logits) { return sampler_.Sample(logits, tokens_); }
   // What was drawn: emits the token and finishes the sequence where it ends.
@@ -91,6 +100,8 @@ class Sequence {
 
   std::vector<TokenId> tokens_;  // Prompt and answer.
   SequenceCache cache_;
+  std::unique_ptr<SequenceSpill> spill_;  // Null where there is no store.
+  uint64_t num_lost_ = 0;                 // Tokens that a preemption lost and that are not computed again yet.
   Sampler sampler_;
   StreamDecoder decoder_;
   StopChecker stop_checker_;

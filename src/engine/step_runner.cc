@@ -52,7 +52,9 @@ void StepRunner::RunSequences(std::span<const PlannedRows> plan) {
     tokens_reused_ += num_reused;
     // The model counts the products of the whole step; each head needs the same for a sequence.
     const uint64_t num_products = Share(stats->query_key_products, batch_.NumProducts(i), all_products);
-    sequence.OnComputed(plan[i].num_rows, num_reused, num_products);
+    const uint64_t num_again = sequence.OnComputed(plan[i].num_rows, num_reused, num_products);
+    tokens_recomputed_ += num_again;
+    tokens_computed_ -= num_again;
     if (sequence.num_pending() > 0) continue;
     OnPendingDone(plan[i], has_logits ? LogitRows(next_logits++, 1) : std::span<const float>());
   }

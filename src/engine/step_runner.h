@@ -33,6 +33,7 @@ class StepRunner {
   uint64_t query_key_products() const { return query_key_products_; }
   uint64_t tokens_computed() const { return tokens_computed_; }
   uint64_t tokens_reused() const { return tokens_reused_; }
+  uint64_t tokens_recomputed() const { return tokens_recomputed_; }  // Not among those computed.
 
  private:
   // A sequence whose next token is wanted, and the row that it is drawn from: the same for those that share a prompt.
@@ -62,6 +63,7 @@ class StepRunner {
   uint64_t query_key_products_ = 0;
   uint64_t tokens_computed_ = 0;
   uint64_t tokens_reused_ = 0;
+  uint64_t tokens_recomputed_ = 0;
 };
 
 }  // namespace kvern

@@ -42,6 +42,8 @@ class BlockLease {
   std::span<const BlockIndex> blocks() const { return blocks_; }
   // Appends the blocks of `other`, which must come from the same pool; `other` is then of nothing.
   void Append(BlockLease other);
+  // Appends an entry that holds nothing.
+  void AppendNone() { blocks_.push_back(kNoBlock); }
   // Gives entry `i` back; kNoBlock stands in its place.
   void Drop(size_t i);
   // Puts the one block of `other` in the place of entry `i`, which is given back.

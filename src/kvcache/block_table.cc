@@ -23,6 +23,10 @@ uint64_t SequenceCourse::NumPinned(uint64_t num_blocks, uint32_t block_size) con
   return count;
 }
 
+Status BlockTable::Restore(uint64_t) {
+  return Status::Unsupported("KV cache: this placement does not bring sequences back from a second memory");
+}
+
 Status BlockTable::CheckRoom(uint64_t num_tokens, uint64_t num_missing) const {
   if (num_tokens > course_.max_tokens) {
     return Status::InvalidArgument("KV cache: room for " + std::to_string(num_tokens) +

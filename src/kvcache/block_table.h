@@ -48,6 +48,10 @@ class BlockTable {
   // has been given back; 0 is always possible. kResourceExhausted (and no change) where the block that is opened again
   // is shared and no block is free for a copy.
   virtual Status Truncate(uint64_t num_tokens) = 0;
+  // Becomes what it is after `num_tokens` tokens, whose bytes the caller then puts into its blocks; must be empty.
+  // kResourceExhausted (and no change) where the pool has too few free blocks. Only where
+  // Placement::leases_on_demand().
+  virtual Status Restore(uint64_t num_tokens);
   // Gives every block back.
   virtual void Release() = 0;
 

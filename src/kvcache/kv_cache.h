@@ -57,6 +57,13 @@ class KvCache {
   BlockPool& pool(size_t group) { return *pools_[group]; }
   BlockCounts FreeBlocks() const;
   CacheStats Stats() const;
+  // A number that no block of this cache has had in a BlockStore.
+  uint64_t NextStoreId() { return next_store_id_++; }
+  // Bytes of blocks that went to a BlockStore and came back, for the statistics.
+  void CountSpilled(uint64_t num_bytes) { spilled_bytes_ += num_bytes; }
+  void CountRestored(uint64_t num_bytes) { restored_bytes_ += num_bytes; }
+  uint64_t spilled_bytes() const { return spilled_bytes_; }
+  uint64_t restored_bytes() const { return restored_bytes_; }
 
  private:
   explicit KvCache(KvCacheSpec spec) : spec_(std::move(spec)) {}
@@ -64,6 +71,9 @@ class KvCache {
   const KvCacheSpec spec_;
   CacheMeter meter_;
   std::vector<std::unique_ptr<BlockPool>> pools_;
+  uint64_t next_store_id_ = 0;
+  uint64_t spilled_bytes_ = 0;
+  uint64_t restored_bytes_ = 0;
 };
 
 }  // namespace kvern

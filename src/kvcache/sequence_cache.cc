@@ -35,6 +35,16 @@ Status SequenceCache::Truncate(uint64_t num_tokens) {
   return Status::Ok();
 }
 
+Status SequenceCache::Restore(uint64_t num_tokens) {
+  for (const auto& table : tables_) {
+    const Status status = table->Restore(num_tokens);
+    if (status.ok()) continue;
+    Release();
+    return status;
+  }
+  return Status::Ok();
+}
+
 void SequenceCache::Release() {
   for (const auto& table : tables_) table->Release();
 }

@@ -21,6 +21,7 @@ class SequenceCache {
   Status Reserve(uint64_t num_tokens);
   void Commit(uint64_t count);
   Status Truncate(uint64_t num_tokens);
+  Status Restore(uint64_t num_tokens);
   void Release();
   // Takes over all that `other`, of the same cache and length, holds; this one must be empty, and `other` then is.
   void TakeOver(SequenceCache& other);

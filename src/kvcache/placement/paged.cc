@@ -27,6 +27,7 @@ class PagedTable final : public BlockTable {
   }
   void Commit(uint64_t count) override;
   Status Truncate(uint64_t num_tokens) override;
+  Status Restore(uint64_t num_tokens) override;
   void Release() override;
 
  private:
@@ -110,6 +111,26 @@ Status PagedTable::Truncate(uint64_t num_tokens) {
   return Status::Ok();
 }
 
+Status PagedTable::Restore(uint64_t num_tokens) {
+  KVERN_CHECK(entries_.empty());
+  const uint64_t num_entries = pool_.layout().BlocksFor(num_tokens);
+  const uint64_t num_passed = std::min(course_.WindowBegin(num_tokens) / block_size(), num_entries);
+  const uint64_t num_kept = num_entries - num_passed + course_.NumPinned(num_passed, block_size());
+  KVERN_RETURN_IF_ERROR(CheckRoom(num_tokens, num_kept));
+  for (uint64_t i = 0; i < num_entries; ++i) {
+    if (i < num_passed && !course_.IsPinned(i, block_size())) {
+      lease_.AppendNone();
+      continue;
+    }
+    lease_.Append(pool_.Lease(1, i == 0 ? kNoBlock : lease_.blocks().back()).value());
+    if ((i + 1) * block_size() <= num_tokens) pool_.MarkFull(lease_.blocks().back());
+  }
+  entries_ = lease_.blocks();
+  num_tokens_ = num_tokens;
+  num_passed_ = num_passed;
+  return Status::Ok();
+}
+
 void PagedTable::Release() {
   lease_.Release();
   entries_ = {};
@@ -120,6 +141,7 @@ class Paged final : public Placement {
  public:
   std::string_view Name() const override { return "paged"; }
   bool gives_back() const override { return true; }
+  bool leases_on_demand() const override { return true; }
 
   uint64_t MostBlocks(const BlockLayout& layout, const SequenceCourse& course) const override {
     return MostSeen(layout, course, course.max_tokens, course.max_step_tokens);

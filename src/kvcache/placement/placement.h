@@ -19,6 +19,9 @@ class Placement {
   virtual std::string_view Name() const = 0;
   // Whether it gives back what no row sees any more, so that a sequence in a window needs the same memory for ever.
   virtual bool gives_back() const = 0;
+  // Whether a table holds no more than its tokens need, so that MostBlocks of the tokens so far is enough to promise,
+  // and can be moved out and restored.
+  virtual bool leases_on_demand() const { return false; }
   // kInvalidArgument where rows that see `span` cannot be placed.
   virtual Status Check(const AttentionSpan& span) const;
 
