@@ -108,12 +108,11 @@ constexpr CodecFunctions FunctionsOf() {
   return f;
 }
 
-// In the order of KvType. kDim: the head size where it is known when compiling, else 0; codecs that gain nothing from
-// knowing it have no code for it.
+// In the order of KvType. kDim: the head size where it is known when compiling, else 0.
 template <int kDim>
 inline constexpr CodecFunctions kCodecs[] = {
-    FunctionsOf<F32Codec, kDim>(),         FunctionsOf<F16Codec, kDim>(),        FunctionsOf<Bf16Codec, 0>(),
-    FunctionsOf<Fp8Codec<true>, 0>(),      FunctionsOf<Fp8Codec<false>, 0>(),    FunctionsOf<Int8Codec, kDim>(),
+    FunctionsOf<F32Codec, kDim>(),         FunctionsOf<F16Codec, kDim>(),        FunctionsOf<Bf16Codec, kDim>(),
+    FunctionsOf<Fp8Codec<true>, kDim>(),   FunctionsOf<Fp8Codec<false>, kDim>(), FunctionsOf<Int8Codec, kDim>(),
     FunctionsOf<Int4Codec<false>, kDim>(), FunctionsOf<Int4Codec<true>, kDim>(),
 };
 
