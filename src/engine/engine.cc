@@ -28,6 +28,9 @@ Status CheckTokens(const char* what, std::span<const TokenId> tokens, uint32_t v
   return Status::Ok();
 }
 
+constexpr char kMemoryAdvice[] =
+    "; try a larger budget (--kv-budget), a smaller type of keys and values, or a window (--window)";
+
 // Callers put jobs into the inbox under mutex_ and wake the engine thread; everything else is the engine thread's
 // alone.
 class EngineImpl : public Engine {
@@ -119,7 +122,7 @@ Status EngineImpl::CheckLength(const char* what, uint64_t num_tokens) const {
   return Status::ResourceExhausted(
       message + "needs " + std::to_string(spec.BytesOf(spec.MostBlocks(num_tokens))) +
       " bytes of KV cache, the budget of " + std::to_string(parts_.options.cache.budget_bytes) +
-      " bytes has room for " + std::to_string(context) + " tokens");
+      " bytes has room for " + std::to_string(context) + " tokens" + kMemoryAdvice);
 }
 
 Status EngineImpl::CheckRequest(const Request& request) const {
@@ -149,7 +152,7 @@ Status EngineImpl::CheckChoices(const Request& request, uint32_t count) const {
   return Status::ResourceExhausted(std::to_string(count) + " answers of up to " + std::to_string(max_slots) +
                                    " tokens with one prompt of " + std::to_string(request.prompt.size()) + " need " +
                                    std::to_string(spec.BytesOf(needed)) + " bytes of KV cache, the budget has room for " +
-                                   std::to_string(spec.BytesOf(spec.PoolBlocks())));
+                                   std::to_string(spec.BytesOf(spec.PoolBlocks())) + kMemoryAdvice);
 }
 
 Result<TokenStream> EngineImpl::Submit(Request request) {

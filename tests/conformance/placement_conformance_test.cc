@@ -284,6 +284,40 @@ TEST_P(PlacementTest, RandomOperationsAgreeWithANaiveMap) {
   }
 }
 
+// The bytes of a table are taken out of it and put into another.
+TEST_P(PlacementTest, ARestoredTableHoldsWhatItWasGiven) {
+  if (!placement().leases_on_demand()) GTEST_SKIP() << placement().Name() << " does not restore";
+  const std::vector<PositionRange> pinned = {{0, 3}, {30, 35}, {90, 130}};
+  for (uint64_t n = 1; n < 300; n += 7) {
+    for (const uint32_t window : {0u, 16u, 50u}) {
+      SequenceCourse course = Course(/*max_tokens=*/400, /*max_step_tokens=*/64, window);
+      if (window > 0) course.span.pinned = pinned;
+      const auto pool = PoolOf(100);
+      Checker checker(*pool);
+      NaiveSequence sequence = {placement().MakeTable(*pool, course), {}};
+      while (sequence.stamps.size() < n) {
+        ASSERT_TRUE(checker.Append(sequence, std::min<uint64_t>(64, n - sequence.stamps.size())).ok());
+      }
+      NaiveSequence restored = {placement().MakeTable(*pool, course), sequence.stamps};
+
+      ASSERT_TRUE(restored.table->Restore(n).ok());
+      for (size_t i = 0; i < restored.table->blocks().size(); ++i) {
+        const BlockIndex from = sequence.table->blocks()[i], to = restored.table->blocks()[i];
+        ASSERT_EQ(from == kNoBlock, to == kNoBlock) << i;
+        if (from == kNoBlock) continue;
+        ASSERT_EQ(pool->state(from), pool->state(to));
+        std::memcpy(pool->BlockBytes(to), pool->BlockBytes(from), Layout().block_bytes());
+      }
+      sequence.table->Release();
+
+      EXPECT_TRUE(checker.ReadsBack(restored));
+      EXPECT_EQ(restored.table->num_held(), placement().HeldBlocks(Layout(), course, n));
+      ASSERT_TRUE(checker.Append(restored, 60).ok());
+      EXPECT_TRUE(checker.ReadsBack(restored));
+    }
+  }
+}
+
 TEST_P(PlacementTest, WhatIsPromisedIsEnoughForAnyCourse) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);

@@ -222,7 +222,8 @@ inline EngineOptions FakeEngineOptions(uint32_t context_tokens = 256) {
 }
 
 // `prepare` sees the model before the engine starts. It has workers where options.num_threads > 0.
-inline FakeEngine MakeFakeEngine(EngineOptions options, const std::function<void(FakeModel&)>& prepare = {}) {
+inline FakeEngine MakeFakeEngine(EngineOptions options, const std::function<void(FakeModel&)>& prepare = {},
+                                 std::unique_ptr<BlockStore> store = nullptr) {
   auto model = std::make_unique<FakeModel>();
   if (prepare) prepare(*model);
   CachePlan plan = PlanCache(options, model->config()).value();
@@ -235,6 +236,7 @@ inline FakeEngine MakeFakeEngine(EngineOptions options, const std::function<void
   if (options.num_threads > 0) parts.workers = std::make_unique<ThreadPool>(options.num_threads);
   parts.tokenizer = std::make_unique<FakeTokenizer>();
   parts.cache = KvCache::Create(std::move(plan.spec), HeapAllocator()).value();
+  parts.store = std::move(store);
   FakeEngine fake;
   fake.model = model.get();
   parts.model = std::move(model);
