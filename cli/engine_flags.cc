@@ -71,8 +71,9 @@ void EngineFlags::AddAllTo(CLI::App& app, const std::string& context_help) {
   app.add_option("--global", global_tokens, "With --window: positions that stay in sight too, like 100-149,300")
       ->type_name("RANGES")
       ->group(kEngineGroup);
-  app.add_option("--spill-dir", spill_directory,
-                 "Admit requests by what they need now; those that must wait for memory keep their cache in a file here")
+  app.add_option(
+         "--spill-dir", spill_directory,
+         "Admit requests by what they need now; those that must wait for memory keep their cache in a file here")
       ->type_name("DIR")
       ->group(kEngineGroup);
   app.add_option("--spill-limit", spill_limit, "Most bytes of that file, like 4GiB; default: 8GiB")

@@ -58,9 +58,8 @@ void BatchBuilder::Add(SequenceCache& sequence, std::span<const TokenId> tokens,
   KVERN_CHECK(sequence.Reserve(sequence.num_tokens() + tokens.size()).ok());
   const auto first_row = static_cast<uint32_t>(tokens_.size());
   const auto num_rows = static_cast<uint32_t>(tokens.size());
-  SequenceRows rows = {.first_row = first_row,
-                       .num_rows = num_rows,
-                       .first_position = static_cast<uint32_t>(sequence.num_tokens())};
+  SequenceRows rows = {
+      .first_row = first_row, .num_rows = num_rows, .first_position = static_cast<uint32_t>(sequence.num_tokens())};
   for (size_t g = 0; g < sequence.num_groups(); ++g) rows.block_tables[g] = sequence.table(g).blocks();
   sequences_.push_back(rows);
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());

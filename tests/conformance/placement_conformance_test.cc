@@ -77,8 +77,8 @@ class Checker {
     const uint64_t window_begin = table.course().WindowBegin(sequence.stamps.size());
     for (uint64_t position = 0; position < sequence.stamps.size(); ++position) {
       const auto& pinned = table.course().span.pinned;
-      const bool is_pinned = std::ranges::any_of(
-          pinned, [&](const PositionRange& r) { return position >= r.begin && position < r.end; });
+      const bool is_pinned =
+          std::ranges::any_of(pinned, [&](const PositionRange& r) { return position >= r.begin && position < r.end; });
       if (position < window_begin && !is_pinned) continue;
       if (table.blocks()[position / kBlockSize] == kNoBlock) {
         return ::testing::AssertionFailure() << "no block at position " << position << " of " << sequence.stamps.size();
@@ -120,7 +120,8 @@ TEST_P(PlacementTest, TokensThatComeOneByOneHoldWhatWasForetold) {
 
       for (uint64_t n = 1; n <= 300; ++n) {
         ASSERT_TRUE(checker.Append(sequence, 1).ok());
-        ASSERT_EQ(sequence.table->num_held(), placement().HeldBlocks(Layout(), course, n)) << n << ", window " << window;
+        ASSERT_EQ(sequence.table->num_held(), placement().HeldBlocks(Layout(), course, n))
+            << n << ", window " << window;
       }
 
       EXPECT_TRUE(checker.ReadsBack(sequence));

@@ -47,8 +47,8 @@ int FillBudget(const EngineOptions& options, uint32_t prompt_tokens, uint32_t nu
   }
   std::vector<TokenStream> streams;
   for (uint32_t i = 0; i < num_requests; ++i) {
-    auto stream = (*engine)->Submit(
-        {.prompt = RandomTokens(prompt_tokens, 256, i), .max_tokens = 8, .ends_at_eos = false});
+    auto stream =
+        (*engine)->Submit({.prompt = RandomTokens(prompt_tokens, 256, i), .max_tokens = 8, .ends_at_eos = false});
     if (!stream.ok()) return 3;
     streams.push_back(std::move(stream).value());
   }
@@ -74,7 +74,8 @@ TEST(MemoryBudgetTest, ATinyModelStaysInsideForEveryPlacement) {
   ASSERT_NE(::mkdtemp(directory.data()), nullptr);
   const std::string path = directory + "/tiny.gguf";
   {
-    const std::vector<uint8_t> bytes = TinyModelBytes({.vocab_size = 272, .context_tokens = 8192, .has_tokenizer = true});
+    const std::vector<uint8_t> bytes =
+        TinyModelBytes({.vocab_size = 272, .context_tokens = 8192, .has_tokenizer = true});
     std::ofstream out(path, std::ios::binary);
     out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   }

@@ -21,7 +21,8 @@ class SpillTest : public testing::Test {
     std::string pattern = testing::TempDir() + "kvern-spill-XXXXXX";
     ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
-    const std::vector<uint8_t> bytes = TinyModelBytes({.vocab_size = 272, .context_tokens = 512, .has_tokenizer = true});
+    const std::vector<uint8_t> bytes =
+        TinyModelBytes({.vocab_size = 272, .context_tokens = 512, .has_tokenizer = true});
     std::ofstream out(directory_ + "/tiny.gguf", std::ios::binary);
     out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     std::filesystem::create_directory(directory_ + "/spill");

@@ -175,7 +175,8 @@ class FakeModel : public Model {
         std::optional<TokenId> found;
         ForEachCopy(batch, rows, g, position, [&](float token, float stored_position) {
           if (!found.has_value()) found = static_cast<TokenId>(token);
-          const bool is_right = *found == static_cast<TokenId>(token) && stored_position == static_cast<float>(position);
+          const bool is_right =
+              *found == static_cast<TokenId>(token) && stored_position == static_cast<float>(position);
           if (!is_right) found = -1;
         });
         tokens.push_back(*found);
