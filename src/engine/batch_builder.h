@@ -11,7 +11,7 @@
 namespace kvern {
 
 // Query-key products of one head and layer for rows at positions first .. first + count - 1 that see `span`.
-uint64_t VisiblePairs(const AttentionSpan& span, uint64_t first, uint64_t count);
+uint64_t VisiblePairs(const AttentionSpan& span, uint32_t first, uint32_t count);
 
 class BatchBuilder {
  public:
