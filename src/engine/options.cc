@@ -50,7 +50,7 @@ Status CheckWindow(const CacheOptions& cache) {
 }
 
 Status CheckKvType(const char* name, KvType type) {
-  if (type == KvType::kF32 || type == KvType::kF16) return Status::Ok();
+  if (type <= KvType::kI4Head) return Status::Ok();
   return Status::InvalidArgument(std::string(name) + " is no KvType: " + std::to_string(static_cast<int>(type)));
 }
 

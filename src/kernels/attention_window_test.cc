@@ -105,16 +105,12 @@ class StepCache {
  public:
   StepCache(const KernelTable& kernels, const Shape& shape, const Span& span, uint8_t fill)
       : kernels_(kernels), shape_(shape), span_(span), fill_(fill) {
-    const size_t k_bytes = shape.head_dim * KvElementBytes(shape.k_type) * shape.block_size;
-    const size_t v_bytes = shape.head_dim * KvElementBytes(shape.v_type) * shape.block_size;
     view_.block_size = shape.block_size;
     view_.num_kv_heads = shape.num_kv_heads;
     view_.head_dim = shape.head_dim;
     view_.k_type = shape.k_type;
     view_.v_type = shape.v_type;
-    view_.v_offset = k_bytes;
-    view_.head_stride = k_bytes + v_bytes;
-    view_.layer_stride = view_.head_stride * shape.num_kv_heads;
+    view_.layer_stride = view_.LayOutHeads();
     view_.block_stride = view_.layer_stride;
   }
 
@@ -417,6 +413,33 @@ TEST(AttentionWindowTest, LongPrefillEqualsDecode) {
         EXPECT_EQ(Difference(shape, outcome.out[0], expected.out[0]), "")
             << target->name << ", " << span.ToString() << cut.ToString();
         EXPECT_EQ(outcome.num_products, expected.num_products);
+      }
+    }
+  }
+}
+
+// What is not seen may hold anything in every codec: codes, scales, none of it may show.
+TEST(AttentionWindowTest, EveryCodecGivesTheSameBitsInEveryCut) {
+  constexpr KvType kPairs[][2] = {{KvType::kI8, KvType::kI4},        {KvType::kI4, KvType::kI8},
+                                  {KvType::kBF16, KvType::kF8E5M2},  {KvType::kF8E4M3, KvType::kBF16},
+                                  {KvType::kI4Head, KvType::kF16},   {KvType::kF32, KvType::kI4Head},
+                                  {KvType::kF8E5M2, KvType::kF8E4M3}};
+  for (const auto& [k_type, v_type] : kPairs) {
+    const Shape shape{2, 3, 64, 32, k_type, v_type};
+    for (const Span& span : {Span{40, {}}, Span{257, {{0, 4}}}, Span{100, {{0, 4}, {100, 131}}}}) {
+      const std::vector<Sequence> batch = {MakeSequence(shape, span, 300, 322, 1),
+                                           MakeSequence(shape, span, 620, 621, 2)};
+      const Outcome expected = RunAttention(Generic(), shape, span, batch, {1, 1, kFiniteByte});
+      for (const KernelTable* target : RunnableTargets()) {
+        for (const Cut& cut : {Cut{1, 2, kNanByte}, Cut{kWhole, 1, kFiniteByte}, Cut{kWhole, 2, kNanByte}}) {
+          const Outcome outcome = RunAttention(*target, shape, span, batch, cut);
+
+          for (size_t s = 0; s < batch.size(); ++s) {
+            EXPECT_EQ(Difference(shape, outcome.out[s], expected.out[s]), "")
+                << target->name << ", K " << static_cast<int>(k_type) << ", V " << static_cast<int>(v_type) << ", "
+                << span.ToString() << cut.ToString() << ", sequence " << s;
+          }
+        }
       }
     }
   }

@@ -33,7 +33,7 @@ class GroupBlocks {
       : span_(group.window == 0 ? plan.span : AttentionSpan{group.window}), tables_(sequences.size()) {
     const auto layout = BlockLayout::Create(
         {.num_layers = group.num_layers, .num_kv_heads = config.num_kv_heads, .head_dim = config.head_dim},
-        plan.block_size, plan.kv_type, plan.kv_type);
+        plan.block_size, plan.kv_type, plan.v_type.value_or(plan.kv_type));
     KVERN_CHECK(layout.ok());
     block_bytes_ = layout->block_bytes();
     uint64_t num_blocks = 0;
@@ -89,8 +89,8 @@ class GroupBlocks {
 
 std::string ForwardPlan::ToString() const {
   return "block size " + std::to_string(block_size) + ", chunk " + (chunk == 0 ? "whole" : std::to_string(chunk)) +
-         (kv_type == KvType::kF32 ? ", f32 KV" : ", f16 KV") + (is_uncached ? ", uncached" : "") +
-         (span.window > 0 ? ", window " + std::to_string(span.window) : "") +
+         ", K " + std::string(KvTypeName(kv_type)) + ", V " + std::string(KvTypeName(v_type.value_or(kv_type))) +
+         (is_uncached ? ", uncached" : "") + (span.window > 0 ? ", window " + std::to_string(span.window) : "") +
          (span.pinned.empty() ? "" : ", pinned up to " + std::to_string(span.PinnedEnd()));
 }
 

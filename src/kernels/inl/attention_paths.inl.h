@@ -2,11 +2,27 @@
 #pragma once
 
 #include "kernels/inl/attention_rows.inl.h"
+#include "kernels/inl/codecs.inl.h"
 
-// K and V of the granules of one split that a tile reads, in the order of positions.
+// Where a slot stands in what a block holds of a head: its granule's bytes from HeadK, HeadV and HeadScales, the scales
+// of V behind those of K, its lane.
+struct SlotPlace {
+  size_t k, v, scales, v_scales;
+  uint32_t lane;
+  SlotPlace(const KvView& kv, uint32_t slot)
+      : k(slot / kGranuleSlots * KvGranuleBytes(kv.k_type, kv.head_dim)),
+        v(slot / kGranuleSlots * KvGranuleBytes(kv.v_type, kv.head_dim)),
+        scales(slot / kGranuleSlots * KvGranuleScaleBytes(kv.k_type, kv.v_type, kv.head_dim)),
+        v_scales(NumKvScales(kv.k_type, kv.head_dim) * size_t{kGranuleSlots} * sizeof(uint16_t)),
+        lane(slot % kGranuleSlots) {}
+};
+
+// K and V of the granules of one split that a tile reads, in the order of positions, and their scales.
 struct SplitGranules {
   const uint8_t* k[kMaxSplitGranules];
   const uint8_t* v[kMaxSplitGranules];
+  const uint8_t* k_scales[kMaxSplitGranules];
+  const uint8_t* v_scales[kMaxSplitGranules];
   uint32_t count = 0;
   SeenGranules seen;
 };
@@ -15,33 +31,47 @@ struct SplitGranules {
 // is. Pointers behind `count` repeat the last granule: as something to fetch ahead they do no harm.
 inline void LocateGranules(const AttentionTile& tile, uint32_t split, SplitGranules& granules) {
   const KvView& kv = *tile.kv;
-  const size_t k_slot_bytes = kv.head_dim * KvElementBytes(kv.k_type);
-  const size_t v_slot_bytes = kv.head_dim * KvElementBytes(kv.v_type);
+  const SlotPlace step(kv, kGranuleSlots);  // From a granule to the next.
   FindSeenByTile(tile, split, granules.seen);
   granules.count = granules.seen.count;
   const uint8_t* const number = granules.seen.number;
   const BlockIndex* block = nullptr;
-  const uint8_t *k = nullptr, *v = nullptr;
+  const uint8_t *k = nullptr, *v = nullptr, *scales = nullptr;
   uint32_t slot = 0;
   for (uint32_t g = 0; g < granules.count; ++g) {
     const bool follows = g > 0 && number[g] == number[g - 1] + 1;
     slot += kGranuleSlots;
     if (follows && slot < kv.block_size) {
-      k += kGranuleSlots * k_slot_bytes;
-      v += kGranuleSlots * v_slot_bytes;
+      k += step.k;
+      v += step.v;
+      scales += step.scales;
     } else {
       const uint32_t first = split * kAttentionSplitSlots + number[g] * kGranuleSlots;
       block = follows ? block + 1 : tile.block_table + first / kv.block_size;
       slot = follows ? 0 : first % kv.block_size;
-      k = kv.HeadK(*block, tile.layer, tile.kv_head) + slot * k_slot_bytes;
-      v = kv.HeadV(*block, tile.layer, tile.kv_head) + slot * v_slot_bytes;
+      const uint32_t granule = slot / kGranuleSlots;
+      k = kv.HeadK(*block, tile.layer, tile.kv_head) + granule * step.k;
+      v = kv.HeadV(*block, tile.layer, tile.kv_head) + granule * step.v;
+      scales = kv.HeadScales(*block, tile.layer, tile.kv_head) + granule * step.scales;
     }
     granules.k[g] = k;
     granules.v[g] = v;
+    granules.k_scales[g] = scales;
+    granules.v_scales[g] = scales + step.v_scales;
   }
   for (uint32_t g = granules.count; g > 0 && g < kMaxSplitGranules; ++g) {
     granules.k[g] = granules.k[g - 1];
     granules.v[g] = granules.v[g - 1];
+    granules.k_scales[g] = granules.k_scales[g - 1];
+    granules.v_scales[g] = granules.v_scales[g - 1];
+  }
+}
+
+// Brings the scales of granules into L2.
+inline void FetchScales(const AttentionTile& tile, const SplitGranules& granules) {
+  const size_t num_bytes = KvGranuleScaleBytes(tile.kv->k_type, tile.kv->v_type, tile.kv->head_dim);
+  for (size_t at = 0; at < num_bytes; at += 64) {
+    for (uint32_t g = 0; g < granules.count; ++g) Prefetch(granules.k_scales[g] + at);
   }
 }
 
@@ -90,7 +120,7 @@ struct TileScratch {
   float* q;         // [rows][dim], rows up to a multiple of kAttentionRowBlock
   float* states;    // [rows][AttentionStateFloats]
   float* k;         // [kMaxSplitGranules][dim][16] f32
-  float* v;         // [kMaxReadSlots][dim] f32; decode path: copies of stored V
+  float* v;         // [kMaxReadSlots][dim] f32
   float* scores;    // [kAttentionRowBlock][kAttentionScoreStride]
   float* out;       // [kAttentionRowBlock][dim]
   float* sums;      // [kAttentionRowBlock][16]
@@ -111,13 +141,17 @@ struct TileScratch {
   }
 };
 
-// Copies the queries of rows [begin, end) together.
-inline void GatherQueries(const AttentionTile& tile, uint32_t begin, uint32_t end, const TileScratch& scratch) {
-  const size_t dim = tile.kv->head_dim;
+// Copies the queries of rows [begin, end) together, in the form that the codec of K reads.
+inline void GatherQueries(const AttentionTile& tile, const KeyFunctions& keys, uint32_t begin, uint32_t end,
+                          const TileScratch& scratch) {
+  const uint32_t dim = tile.kv->head_dim;
+  const auto gather = [&](const float* queries, uint32_t row, float* to) {
+    std::memcpy(to, QueryOf(tile, queries, row), dim * sizeof(float));
+    if (keys.prepare_query != nullptr) keys.prepare_query(to, dim);
+  };
   for (uint32_t row = begin; row < end; ++row) {
-    std::memcpy(scratch.q + row * dim, QueryOf(tile, tile.q, row), dim * sizeof(float));
-    if (tile.q_pinned == nullptr) continue;
-    std::memcpy(scratch.q_pinned + row * dim, QueryOf(tile, tile.q_pinned, row), dim * sizeof(float));
+    gather(tile.q, row, scratch.q + size_t{row} * dim);
+    if (tile.q_pinned != nullptr) gather(tile.q_pinned, row, scratch.q_pinned + size_t{row} * dim);
   }
 }
 
@@ -127,7 +161,7 @@ inline void FinishRows(const AttentionTile& tile, uint32_t begin, uint32_t end, 
   for (uint32_t row = begin; row < end; ++row) {
     const float* const state = states + row * floats;
     if (tile.partials == nullptr) {
-      FinishRow(state, OutOf(tile, row), tile.kv->head_dim);
+      FinishRow(state, OutOf(tile, row), *tile.kv);
     } else if (tile.tokens[row / tile.group_size].first_split <= tile.splits[tile.split_end - 1]) {
       std::memcpy(PartialOf(tile, tile.split_end - 1, row), state, floats * sizeof(float));
     }
@@ -146,57 +180,66 @@ inline void HideScores(const SeenSlots& seen, float* scores) {
   }
 }
 
-// For each granule of stored V of which a row does not see all slots: a copy with zeros for those, which may hold
-// anything, also what times +0 is NaN. v: all granules from then on. copies: room for kMaxReadSlots slots.
-inline void HideValues(const SplitGranules& granules, const SeenSlots& seen, size_t slot_bytes, uint8_t* copies,
-                       const uint8_t** v) {
-  std::memcpy(v, granules.v, sizeof(granules.v));
-  for (uint32_t g = seen.begin / kGranuleSlots; g < GranulesOf(seen.end); ++g) {
-    if (seen.lanes[g] == 0xffff) continue;
-    uint8_t* copy = copies + g * kGranuleSlots * slot_bytes;
-    v[g] = copy;
-    for (uint32_t t = 0; t < kGranuleSlots; ++t, copy += slot_bytes) {
-      if ((seen.lanes[g] >> t & 1) != 0) {
-        std::memcpy(copy, granules.v[g] + t * slot_bytes, slot_bytes);
-      } else {
-        std::memset(copy, 0, slot_bytes);
-      }
-    }
+// Weighted values where a row does not see all slots from the first to the last: those between may hold anything, also
+// what times +0 is NaN. V that is read as f32 is decoded, with zeros there, and read from scratch; integer codes have
+// no NaN.
+inline void AddValuesWithGaps(const ValueFunctions& values, const TileScratch& scratch, const SplitGranules& granules,
+                              const SeenSlots& seen, uint32_t num_rows, uint32_t dim, float* weights) {
+  const uint32_t first = seen.begin / kGranuleSlots, end = GranulesOf(seen.end), num_slots = seen.end - seen.begin;
+  if (values.decode == nullptr) {
+    values.add(num_rows, weights, granules.v + first, granules.v_scales + first, num_slots, dim, scratch.out, nullptr);
+    return;
   }
+  const uint8_t* decoded[kMaxSplitGranules];
+  for (uint32_t g = first; g < end; ++g) {
+    float* const v = scratch.v + size_t{g} * kGranuleSlots * dim;
+    values.decode(granules.v[g], kGranuleSlots, dim, v);
+    for (uint32_t hidden = ~uint32_t{seen.lanes[g]} & 0xffff; hidden != 0; hidden &= hidden - 1) {
+      std::memset(v + static_cast<uint32_t>(std::countr_zero(hidden)) * size_t{dim}, 0, dim * sizeof(float));
+    }
+    decoded[g] = reinterpret_cast<const uint8_t*>(v);
+  }
+  if (values.scale_weights != nullptr) {
+    values.scale_weights(num_rows, granules.v_scales + first, end - first, weights);
+  }
+  CodecOf<0>(KvType::kF32)
+      .values.add(num_rows, weights, decoded + first, nullptr, num_slots, dim, scratch.out, nullptr);
 }
 
 // Scores, softmax, values and merge of at most kMaxTileRows rows that all see the same slots, one at least, of the
 // visited split `index`. `fetch`: the granules of another split to bring into L2 meanwhile, K during the scores, V
 // during the values; or null.
-template <int kDim, class K, class V>
-void RunDecodeRows(const AttentionTile& tile, const TileScratch& scratch, uint32_t index, const SplitGranules& granules,
-                   const SeenSlots& seen, uint32_t row_begin, uint32_t num_rows, float c, const SplitGranules* fetch) {
-  const uint32_t dim = kDim != 0 ? kDim : tile.kv->head_dim;
+inline void RunDecodeRows(const AttentionTile& tile, const KeyFunctions& keys, const ValueFunctions& values,
+                          const TileScratch& scratch, uint32_t index, const SplitGranules& granules,
+                          const SeenSlots& seen, uint32_t row_begin, uint32_t num_rows, float c,
+                          const SplitGranules* fetch) {
+  const uint32_t dim = tile.kv->head_dim;
   const uint32_t first = seen.begin / kGranuleSlots, end = GranulesOf(seen.end);
   const uint32_t pinned_end = std::clamp(granules.seen.num_pinned, first, end);
   const size_t q_offset = static_cast<size_t>(row_begin) * dim;
   if (pinned_end > first) {
-    ScoreRows<kDim, K>(num_rows, scratch.q_pinned + q_offset, dim, granules.k + first, pinned_end - first,
-                       scratch.scores + seen.begin, fetch != nullptr ? fetch->k + first : nullptr);
+    keys.score(num_rows, scratch.q_pinned + q_offset, dim, granules.k + first, granules.k_scales + first,
+               pinned_end - first, scratch.scores + seen.begin, fetch != nullptr ? fetch->k + first : nullptr);
   }
   if (end > pinned_end) {
-    ScoreRows<kDim, K>(num_rows, scratch.q + q_offset, dim, granules.k + pinned_end, end - pinned_end,
-                       scratch.scores + pinned_end * kGranuleSlots, fetch != nullptr ? fetch->k + pinned_end : nullptr);
+    keys.score(num_rows, scratch.q + q_offset, dim, granules.k + pinned_end, granules.k_scales + pinned_end,
+               end - pinned_end, scratch.scores + pinned_end * kGranuleSlots,
+               fetch != nullptr ? fetch->k + pinned_end : nullptr);
   }
-  const uint8_t* copied_v[kMaxSplitGranules];
-  const uint8_t* const* v = granules.v;
   if (seen.has_gaps) {
     for (uint32_t r = 0; r < num_rows; ++r) HideScores(seen, scratch.scores + r * kAttentionScoreStride);
-    HideValues(granules, seen, dim * sizeof(V), reinterpret_cast<uint8_t*>(scratch.v), copied_v);
-    v = copied_v;
   }
   float* const weights = scratch.scores + seen.begin;
   const uint32_t num_slots = seen.end - seen.begin;
   for (uint32_t r = 0; r < num_rows; ++r) {
     scratch.maxima[r] = SoftmaxOfSplit(weights + r * kAttentionScoreStride, num_slots, c, scratch.sums + r * 16);
   }
-  AddValues<kDim, V>(num_rows, weights, v + first, num_slots, dim, scratch.out,
-                     fetch != nullptr ? fetch->v + first : nullptr);
+  if (seen.has_gaps) {
+    AddValuesWithGaps(values, scratch, granules, seen, num_rows, dim, weights);
+  } else {
+    values.add(num_rows, weights, granules.v + first, granules.v_scales + first, num_slots, dim, scratch.out,
+               fetch != nullptr ? fetch->v : nullptr);
+  }
   for (uint32_t r = 0; r < num_rows; ++r) {
     MergeRow(tile, scratch.states, index, row_begin + r, scratch.maxima[r], scratch.sums + r * 16,
              scratch.out + r * dim);
@@ -205,10 +248,9 @@ void RunDecodeRows(const AttentionTile& tile, const TileScratch& scratch, uint32
 
 // Decode: few rows, K and V read as they are stored, memory is the limit. While a split is multiplied, the next one of
 // this tile (or the first of the worker's next tile) is brought into L2.
-template <int kDim, class K, class V>
-void RunDecodeTile(const AttentionTile& tile, float c) {
+inline void RunDecodeTile(const AttentionTile& tile, const KeyFunctions& keys, const ValueFunctions& values, float c) {
   const TileScratch scratch(tile);
-  GatherQueries(tile, 0, tile.num_rows(), scratch);
+  GatherQueries(tile, keys, 0, tile.num_rows(), scratch);
 
   SplitGranules located[2];  // Of this split and of what comes next, in turns.
   LocateGranules(tile, tile.splits[tile.split_begin], located[tile.split_begin % 2]);
@@ -217,6 +259,7 @@ void RunDecodeTile(const AttentionTile& tile, float c) {
     const SplitGranules& granules = located[index % 2];
     SplitGranules& next = located[(index + 1) % 2];
     LocateNext(tile, index, next);
+    FetchScales(tile, next);
     // Rows that see the same slots, in passes of even size; only the first pass over a split reads memory.
     const SplitGranules* fetch = next.count > 0 ? &next : nullptr;
     for (uint32_t token = 0, end; token < tile.num_tokens; token = end) {
@@ -230,7 +273,7 @@ void RunDecodeTile(const AttentionTile& tile, float c) {
       for (uint32_t pass = 0; pass < num_passes; ++pass) {
         const uint32_t pass_begin = row + pass * num_rows / num_passes;
         const uint32_t pass_end = row + (pass + 1) * num_rows / num_passes;
-        RunDecodeRows<kDim, K, V>(tile, scratch, index, granules, seen, pass_begin, pass_end - pass_begin, c, fetch);
+        RunDecodeRows(tile, keys, values, scratch, index, granules, seen, pass_begin, pass_end - pass_begin, c, fetch);
         fetch = nullptr;
       }
     }
@@ -238,23 +281,25 @@ void RunDecodeTile(const AttentionTile& tile, float c) {
   if (FoldsSplits(tile)) FinishRows(tile, 0, tile.num_rows(), scratch.states);
 }
 
-// Decodes a split's first num_slots slots to f32: whole granules of K, and V. Returns whether all of V is finite.
-template <class K, class V>
-bool DecodeSplit(const SplitGranules& granules, uint32_t num_slots, uint32_t dim, float* k, float* v) {
-  const uint32_t granule_floats = kGranuleSlots * dim;
-  I32x16 largest = Set1I32(0);  // Of the magnitudes of V, as bits: those of infinity and NaN are above all others.
+// Decodes what the tile reads of a split to f32, K and V each where its codec is read so: whole granules of K, and V up
+// to the last slot that a token sees. `granules` then points to them in scratch. Returns whether all of V is finite.
+inline bool DecodeSplit(const KeyFunctions& keys, const ValueFunctions& values, uint32_t dim,
+                        const TileScratch& scratch, SplitGranules& granules) {
+  bool is_finite = true;
   for (uint32_t g = 0; g < granules.count; ++g) {
-    const K* stored_k = reinterpret_cast<const K*>(granules.k[g]);
-    const V* stored_v = reinterpret_cast<const V*>(granules.v[g]);
-    for (uint32_t i = 0; i < granule_floats; i += 16) Store(k + g * granule_floats + i, LoadStored(stored_k + i));
-    const uint32_t v_floats = std::min(granule_floats, (num_slots - g * kGranuleSlots) * dim);
-    for (uint32_t i = 0; i < v_floats; i += 16) {
-      const F32x16 values = LoadStored(stored_v + i);
-      largest = Max(largest, And(BitsOf(values), Set1I32(0x7fffffff)));
-      Store(v + g * granule_floats + i, values);
+    if (keys.decode != nullptr) {
+      float* const k = scratch.k + size_t{g} * kGranuleSlots * dim;
+      keys.decode(granules.k[g], dim, k);
+      granules.k[g] = reinterpret_cast<const uint8_t*>(k);
+    }
+    if (values.decode != nullptr) {
+      float* const v = scratch.v + size_t{g} * kGranuleSlots * dim;
+      const uint32_t num_slots = std::min(kGranuleSlots, granules.seen.num_slots - g * kGranuleSlots);
+      is_finite &= values.decode(granules.v[g], num_slots, dim, v);
+      granules.v[g] = reinterpret_cast<const uint8_t*>(v);
     }
   }
-  return HorizontalMax(largest) < 0x7f800000;
+  return is_finite;
 }
 
 // Brings the stored K and V of a split into L2, some lines at a time between pieces of arithmetic.
@@ -289,10 +334,8 @@ constexpr uint32_t PrefillValueChunk(uint32_t dim) { return std::max(32u, 8192 /
 
 // What a block of rows of the prefill path needs to know about the split at hand.
 struct PrefillSplit {
-  uint32_t index;  // Among those visited.
-  const SeenGranules* seen;
-  const uint8_t* k[kMaxSplitGranules];  // Granules in scratch.
-  const uint8_t* v[kMaxSplitGranules];
+  uint32_t index;          // Among those visited.
+  SplitGranules granules;  // In scratch where they are decoded.
   bool values_are_finite;
   SplitFetcher* ahead;       // Of what comes next.
   uint32_t lines_at_a_time;  // That a tile of rows and a chunk of K fetch.
@@ -326,7 +369,7 @@ struct BlockSlots {
       const uint32_t token = (row_begin + r) / tile.group_size, t = r / kMaxTileRows;
       SeenSlots& seen = of_token[token - first_token];
       if (r == 0 || of_row[r - 1] != &seen) {
-        seen = SeenByToken(*split.seen, tile.tokens[token], tile.splits[split.index]);
+        seen = SeenByToken(split.granules.seen, tile.tokens[token], tile.splits[split.index]);
       }
       of_row[r] = &seen;
       if (seen.end == 0) continue;
@@ -337,41 +380,60 @@ struct BlockSlots {
   }
 };
 
-// Scores of a tile of kMaxTileRows rows, from `row` of the tile on, against slots [begin, end) in scratch.
+// Scores of a tile of kMaxTileRows rows against num_granules granules of a split from `first` on, decoded or stored.
 template <int kDim>
-void ScorePrefillTile(const TileScratch& scratch, const PrefillSplit& split, uint32_t row, uint32_t dim, uint32_t begin,
-                      uint32_t end, float* scores) {
-  const size_t q_offset = static_cast<size_t>(row) * dim;
-  const uint32_t pinned_end = std::clamp(split.seen->num_pinned * kGranuleSlots, begin, end);
-  if (pinned_end > begin) {
-    ScoreRowsOf<kMaxTileRows, kDim, float>(scratch.q_pinned + q_offset, dim, split.k + begin / kGranuleSlots,
-                                           GranulesOf(pinned_end - begin), scores + begin, nullptr);
+void ScorePrefillRows(const KeyFunctions& keys, const float* q, uint32_t dim, const SplitGranules& granules,
+                      uint32_t first, uint32_t num_granules, float* scores) {
+  if (keys.decode == nullptr) {
+    keys.score(kMaxTileRows, q, dim, granules.k + first, granules.k_scales + first, num_granules, scores, nullptr);
+    return;
   }
-  if (end > pinned_end) {
-    ScoreRowsOf<kMaxTileRows, kDim, float>(scratch.q + q_offset, dim, split.k + pinned_end / kGranuleSlots,
-                                           GranulesOf(end - pinned_end), scores + pinned_end, nullptr);
+  ScoreRowsOf<kMaxTileRows, kDim, F32Codec>(q, dim, granules.k + first, num_granules, scores, nullptr);
+  if (keys.scale_scores != nullptr) {
+    keys.scale_scores(kMaxTileRows, granules.k_scales + first, num_granules, scores);
   }
 }
 
-// Turns a row's scores into weights, and those of all other granules in [begin, end) into +0.
-inline void WeighRow(const SeenSlots& seen, uint32_t begin, uint32_t end, float c, float* scores, float* lane_sums,
-                     float* maximum) {
+// The same for the rows from `row` of the tile on and slots [begin, end), pinned ones by their own queries.
+template <int kDim>
+void ScorePrefillTile(const KeyFunctions& keys, const TileScratch& scratch, const PrefillSplit& split, uint32_t row,
+                      uint32_t dim, uint32_t begin, uint32_t end, float* scores) {
+  const size_t q_offset = static_cast<size_t>(row) * dim;
+  const uint32_t pinned_end = std::clamp(split.granules.seen.num_pinned * kGranuleSlots, begin, end);
+  if (pinned_end > begin) {
+    ScorePrefillRows<kDim>(keys, scratch.q_pinned + q_offset, dim, split.granules, begin / kGranuleSlots,
+                           GranulesOf(pinned_end - begin), scores + begin);
+  }
+  if (end > pinned_end) {
+    ScorePrefillRows<kDim>(keys, scratch.q + q_offset, dim, split.granules, pinned_end / kGranuleSlots,
+                           GranulesOf(end - pinned_end), scores + pinned_end);
+  }
+}
+
+// Turns a row's scores into weights, as V that is decoded needs them, and those of all other granules in [begin, end)
+// into +0.
+inline void WeighRow(const ValueFunctions& values, const SplitGranules& granules, const SeenSlots& seen, uint32_t begin,
+                     uint32_t end, float c, float* scores, float* lane_sums, float* maximum) {
   if (seen.end == 0) {
     for (uint32_t i = begin; i < end; i += 16) Store(scores + i, Zero());
     return;
   }
   if (seen.has_gaps) HideScores(seen, scores);
   *maximum = SoftmaxOfSplit(scores + seen.begin, seen.end - seen.begin, c, lane_sums);
+  const uint32_t first = seen.begin / kGranuleSlots, seen_end = GranulesOf(seen.end);
+  if (values.scale_weights != nullptr) {
+    values.scale_weights(1, granules.v_scales + first, seen_end - first, scores + seen.begin);
+  }
   for (uint32_t i = begin; i < seen.begin; i += 16) Store(scores + i, Zero());
-  for (uint32_t i = GranulesOf(seen.end) * kGranuleSlots; i < end; i += 16) Store(scores + i, Zero());
+  for (uint32_t i = seen_end * kGranuleSlots; i < end; i += 16) Store(scores + i, Zero());
 }
 
 // Weighted values of the slots that one row sees, and of no other.
 template <int kDim>
 void AddSeenValues(const SeenSlots& seen, const float* weights, const uint8_t* const* v, uint32_t dim, float* out) {
   if (!seen.has_gaps) {
-    AddValuesOf<1, kDim, float>(weights + seen.begin, v + seen.begin / kGranuleSlots, seen.end - seen.begin, dim, out,
-                                true, nullptr);
+    AddValuesOf<1, kDim, F32Codec>(weights + seen.begin, v + seen.begin / kGranuleSlots, seen.end - seen.begin, dim,
+                                   out, true, nullptr);
     return;
   }
   bool is_first = true;
@@ -379,7 +441,7 @@ void AddSeenValues(const SeenSlots& seen, const float* weights, const uint8_t* c
     for (uint32_t lanes = seen.lanes[g]; lanes != 0; lanes &= lanes - 1, is_first = false) {
       const auto slot = static_cast<uint32_t>(std::countr_zero(lanes));
       const uint8_t* const value = v[g] + slot * dim * sizeof(float);
-      AddValuesOf<1, kDim, float>(weights + g * kGranuleSlots + slot, &value, 1, dim, out, is_first, nullptr);
+      AddValuesOf<1, kDim, F32Codec>(weights + g * kGranuleSlots + slot, &value, 1, dim, out, is_first, nullptr);
     }
   }
 }
@@ -388,8 +450,8 @@ void AddSeenValues(const SeenSlots& seen, const float* weights, const uint8_t* c
 // stays in L1 at a time. A tile goes from the first to the last granule that one of its rows sees; for the others the
 // weights there are +0.
 template <int kDim>
-void RunPrefillBlock(const AttentionTile& tile, const TileScratch& scratch, const PrefillSplit& split,
-                     uint32_t row_begin, float c) {
+void RunPrefillBlock(const AttentionTile& tile, const KeyFunctions& keys, const ValueFunctions& values,
+                     const TileScratch& scratch, const PrefillSplit& split, uint32_t row_begin, float c) {
   const uint32_t dim = kDim != 0 ? kDim : tile.kv->head_dim;
   const uint32_t num_rows = std::min(kAttentionRowBlock, tile.num_rows() - row_begin);
   const uint32_t num_tiles = (num_rows + kMaxTileRows - 1) / kMaxTileRows;
@@ -401,30 +463,38 @@ void RunPrefillBlock(const AttentionTile& tile, const TileScratch& scratch, cons
       if (chunk == 0) FetchRows(tile, row_begin + t * kMaxTileRows, split.index);
       const uint32_t begin = std::max(chunk, slots.begin[t]), end = std::min(chunk + kPrefillKeyChunk, slots.end[t]);
       if (begin >= end) continue;
-      ScorePrefillTile<kDim>(scratch, split, row_begin + t * kMaxTileRows, dim, begin, end,
+      ScorePrefillTile<kDim>(keys, scratch, split, row_begin + t * kMaxTileRows, dim, begin, end,
                              scratch.scores + t * kMaxTileRows * kAttentionScoreStride);
     }
   }
   for (uint32_t r = 0; r < num_rows; ++r) {
     const uint32_t t = r / kMaxTileRows;
-    WeighRow(*slots.of_row[r], slots.begin[t], slots.end[t], c, scratch.scores + r * kAttentionScoreStride,
-             scratch.sums + r * 16, scratch.maxima + r);
+    WeighRow(values, split.granules, *slots.of_row[r], slots.begin[t], slots.end[t], c,
+             scratch.scores + r * kAttentionScoreStride, scratch.sums + r * 16, scratch.maxima + r);
   }
-  if (split.values_are_finite) {
+  if (values.decode == nullptr) {
+    for (uint32_t t = 0; t < num_tiles; ++t) {
+      const uint32_t begin = slots.begin[t], end = slots.end[t];
+      if (begin >= end) continue;
+      values.add(kMaxTileRows, scratch.scores + t * kMaxTileRows * kAttentionScoreStride + begin,
+                 split.granules.v + begin / kGranuleSlots, split.granules.v_scales + begin / kGranuleSlots, end - begin,
+                 dim, scratch.out + static_cast<size_t>(t * kMaxTileRows) * dim, nullptr);
+    }
+  } else if (split.values_are_finite) {
     const uint32_t value_chunk = PrefillValueChunk(dim);
     for (uint32_t chunk = 0; chunk < slots.most; chunk += value_chunk) {
       for (uint32_t t = 0; t < num_tiles; ++t) {
         const uint32_t begin = std::max(chunk, slots.begin[t]), end = std::min(chunk + value_chunk, slots.end[t]);
         if (begin >= end) continue;
-        AddValuesOf<kMaxTileRows, kDim, float>(scratch.scores + t * kMaxTileRows * kAttentionScoreStride + begin,
-                                               split.v + begin / kGranuleSlots, end - begin, dim,
-                                               scratch.out + static_cast<size_t>(t * kMaxTileRows) * dim,
-                                               begin == slots.begin[t], nullptr);
+        AddValuesOf<kMaxTileRows, kDim, F32Codec>(scratch.scores + t * kMaxTileRows * kAttentionScoreStride + begin,
+                                                  split.granules.v + begin / kGranuleSlots, end - begin, dim,
+                                                  scratch.out + static_cast<size_t>(t * kMaxTileRows) * dim,
+                                                  begin == slots.begin[t], nullptr);
       }
     }
   } else {  // +0 times infinity or NaN is NaN: every row keeps to the slots that it sees.
     for (uint32_t r = 0; r < num_rows; ++r) {
-      AddSeenValues<kDim>(*slots.of_row[r], scratch.scores + r * kAttentionScoreStride, split.v, dim,
+      AddSeenValues<kDim>(*slots.of_row[r], scratch.scores + r * kAttentionScoreStride, split.granules.v, dim,
                           scratch.out + static_cast<size_t>(r) * dim);
     }
   }
@@ -437,8 +507,8 @@ void RunPrefillBlock(const AttentionTile& tile, const TileScratch& scratch, cons
 
 // Prefill: many rows, arithmetic is the limit. K and V of a split are decoded once for all rows of the tile, and the
 // next ones are brought into L2 meanwhile.
-template <int kDim, class K, class V>
-void RunPrefillTile(const AttentionTile& tile, float c) {
+template <int kDim>
+void RunPrefillTile(const AttentionTile& tile, const KeyFunctions& keys, const ValueFunctions& values, float c) {
   const uint32_t dim = kDim != 0 ? kDim : tile.kv->head_dim;
   const uint32_t num_rows = tile.num_rows();
   const TileScratch scratch(tile);
@@ -452,25 +522,22 @@ void RunPrefillTile(const AttentionTile& tile, float c) {
   const uint32_t num_fetches = padded_rows / kMaxTileRows * (kAttentionSplitSlots / kPrefillKeyChunk);
 
   PrefillSplit decoded;
-  for (uint32_t g = 0; g < kMaxSplitGranules; ++g) {
-    decoded.k[g] = reinterpret_cast<const uint8_t*>(scratch.k + g * kGranuleSlots * dim);
-    decoded.v[g] = reinterpret_cast<const uint8_t*>(scratch.v + g * kGranuleSlots * dim);
-  }
   SplitGranules granules, next;
   LocateGranules(tile, tile.splits[tile.split_begin], next);
   for (uint32_t index = tile.split_begin; index < tile.split_end; ++index) {
     granules = next;
     LocateNext(tile, index, next);
-    SplitFetcher ahead(next, kGranuleSlots * dim * sizeof(K), kGranuleSlots * dim * sizeof(V));
+    FetchScales(tile, next);
+    SplitFetcher ahead(next, KvGranuleBytes(tile.kv->k_type, dim), KvGranuleBytes(tile.kv->v_type, dim));
     decoded.index = index;
-    decoded.seen = &granules.seen;
-    decoded.values_are_finite = DecodeSplit<K, V>(granules, granules.seen.num_slots, dim, scratch.k, scratch.v);
+    decoded.granules = granules;
+    decoded.values_are_finite = DecodeSplit(keys, values, dim, scratch, decoded.granules);
     decoded.ahead = &ahead;
     decoded.lines_at_a_time = (ahead.num_lines() + num_fetches - 1) / num_fetches;
     for (uint32_t row = 0; row < num_rows; row += kAttentionRowBlock) {
       const uint32_t end = std::min(row + kAttentionRowBlock, num_rows);
-      if (index == tile.split_begin) GatherQueries(tile, row, end, scratch);
-      RunPrefillBlock<kDim>(tile, scratch, decoded, row, c);
+      if (index == tile.split_begin) GatherQueries(tile, keys, row, end, scratch);
+      RunPrefillBlock<kDim>(tile, keys, values, scratch, decoded, row, c);
       if (index + 1 == tile.split_end && FoldsSplits(tile)) FinishRows(tile, row, end, scratch.states);
     }
   }

@@ -21,6 +21,7 @@
 #include "kernels/attention_seen.h"
 #include "kernels/attention_tile.h"
 #include "kernels/kernel_table.h"
+#include "kernels/kv_codec.h"
 #include "kernels/kv_view.h"
 #include "kernels/packed_layout.h"
 #include "kernels/packed_matrix.h"
