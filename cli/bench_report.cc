@@ -76,8 +76,7 @@ std::string BenchTable(const Engine& engine, const BenchPlan& plan, const std::v
                      " threads, " + ActivationModeName(options.activations) + " activations, " +
                      KvTypesName(options.cache) + " KV" + (options.cache.is_enabled ? "" : ", no cache") + "\n";
   if (!rows.front().limits.cpu.empty()) text += rows.front().limits.cpu + "\n";
-  text += FormatBytes(stats.weight_bytes) + " of weights, up to " +
-          FormatBytes(stats.cache.total_blocks * stats.cache.block_bytes) + " of KV, " +
+  text += FormatBytes(stats.weight_bytes) + " of weights, up to " + FormatBytes(stats.cache.total_bytes) + " of KV, " +
           FormatBytes(stats.huge_page_bytes) + " on huge pages; loaded in " + FormatSeconds(stats.load_us) + ", " +
           FormatFixed(LoadRate(engine), 2) + " GB/s of file\n";
   std::vector<std::vector<std::string>> cells = {{"", "tok/s", "min", "max", "limit", "share"}};
@@ -109,7 +108,7 @@ nlohmann::ordered_json BenchJson(const Engine& engine, const BenchPlan& plan, co
           {"prefill_chunk", options.prefill_chunk},
           {"weights_per_prompt_token", WeightsPerPromptToken(engine.model_info())},
           {"weight_bytes", stats.weight_bytes},
-          {"kv_bytes", stats.cache.total_blocks * stats.cache.block_bytes},
+          {"kv_bytes", stats.cache.total_bytes},
           {"huge_page_bytes", stats.huge_page_bytes},
           {"load_us", stats.load_us},
           {"load_gb_per_s", LoadRate(engine)},

@@ -74,7 +74,8 @@ Result<uint64_t> ParseBytes(std::string_view text) {
 }
 
 Result<std::vector<TokenRange>> ParseRanges(std::string_view text) {
-  const Status error = Status::InvalidArgument(Quoted(text) + " is no list of positions; expected one like 100-149,300");
+  const Status error =
+      Status::InvalidArgument(Quoted(text) + " is no list of positions; expected one like 100-149,300");
   std::vector<TokenRange> ranges;
   const char* at = text.data();
   const char* const end = text.data() + text.size();

@@ -98,8 +98,8 @@ int PlacementTable::Run(const std::string& path, uint32_t block_size, bool is_js
   const uint32_t longest = *std::ranges::max_element(*lengths);
   const auto usages =
       ComparePlacements(path, Candidates(block_size), *lengths, max_tokens_ != 0 ? max_tokens_ : longest);
-  if (!usages.ok()) return usages.status().code() == StatusCode::kInvalidArgument ? FailUsage(usages.status())
-                                                                                   : Fail(usages.status());
+  if (!usages.ok())
+    return usages.status().code() == StatusCode::kInvalidArgument ? FailUsage(usages.status()) : Fail(usages.status());
   if (is_json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const PlacementUsage& usage : *usages) rows.push_back(ToJson(usage));

@@ -3,7 +3,7 @@
 // heads and f16 K and V, but for the rows named "codec": decode with every codec, whose last column is tokens per
 // second as a multiple of those with f16 (by the shares of the bandwidth that each reached). Measured as measure.h
 // says.
-//   attention_bench [--target NAME] [--threads N] [--samples N] [--block-size N] [--megabytes N]
+//   attention_bench [--target NAME] [--threads N] [--samples N] [--block-size N] [--scattered 1] [--megabytes N]
 //     [--depth N] [--only TEXT] [--json FILE]
 #include <algorithm>
 #include <cmath>
@@ -12,6 +12,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -29,6 +30,7 @@ constexpr uint32_t kDefaultKvHeads = 3;
 
 struct Flags : BenchFlags {
   uint32_t block_size = 256;
+  bool is_scattered = false;                     // Each small block anywhere, not in runs as a pool leases them.
   uint32_t megabytes = 1000;                     // Of K and V, over all layers: with few they stay in a cache.
   std::vector<uint32_t> depths = {8192, 16384};  // Of the rows named "codec".
 };
@@ -66,19 +68,32 @@ AlignedBuffer MakeKv(size_t num_bytes) {
   return memory;
 }
 
+// Puts runs of `run_length` blocks into a random order, the blocks of each in their own.
+void ShuffleRuns(size_t run_length, std::vector<BlockIndex>& blocks) {
+  std::vector<size_t> runs((blocks.size() + run_length - 1) / run_length);
+  std::iota(runs.begin(), runs.end(), size_t{0});
+  std::shuffle(runs.begin(), runs.end(), std::mt19937(1));
+  std::vector<BlockIndex> shuffled;
+  for (const size_t run : runs) {
+    const size_t begin = run * run_length, end = std::min(begin + run_length, blocks.size());
+    shuffled.insert(shuffled.end(), blocks.begin() + static_cast<long>(begin), blocks.begin() + static_cast<long>(end));
+  }
+  blocks = std::move(shuffled);
+}
+
 // A cache in `memory` with as many layers as fill it, so that no layer is still in a cache when it is read again.
-// Blocks below the size of a split are scattered, as they may be in a pool that has been in use.
+// Blocks below the size of a split stand in runs that make one up, the runs anywhere.
 struct BenchCache {
   KvView view;
   std::vector<std::vector<BlockIndex>> tables;
   uint32_t num_layers;
 
-  BenchCache(const Case& c, uint32_t block_size, AlignedBuffer& memory) {
+  BenchCache(const Case& c, uint32_t block_size, bool is_scattered, AlignedBuffer& memory) {
     const uint32_t num_shared = c.num_shared / block_size;
     const uint32_t num_own = (c.num_tokens() + block_size - 1) / block_size - num_shared;
     std::vector<BlockIndex> blocks(num_shared + c.num_sequences * num_own);
     std::iota(blocks.begin(), blocks.end(), 0u);
-    if (block_size < kAttentionSplitSlots) std::shuffle(blocks.begin(), blocks.end(), std::mt19937(1));
+    if (block_size < kAttentionSplitSlots) ShuffleRuns(is_scattered ? 1 : kAttentionSplitSlots / block_size, blocks);
     for (uint32_t s = 0; s < c.num_sequences; ++s) {
       tables.emplace_back(blocks.begin(), blocks.begin() + num_shared);
       const auto own = blocks.begin() + num_shared + s * num_own;
@@ -106,7 +121,7 @@ double RunCase(const KernelTable& kernels, ThreadPool& pool, const Case& c, Alig
                 c.group_size, c.depth, pool.num_threads());
   if (!flags.only.empty() && std::strstr(label, flags.only.c_str()) == nullptr) return 0;
 
-  const BenchCache cache(c, flags.block_size, memory);
+  const BenchCache cache(c, flags.block_size, flags.is_scattered, memory);
   const size_t row_floats = size_t{c.num_heads()} * c.head_dim;
   std::vector<SequenceRows> rows;
   for (uint32_t s = 0; s < c.num_sequences; ++s) {
@@ -233,6 +248,7 @@ int Main(int argc, char** argv) {
   static_cast<BenchFlags&>(flags) = ParseBenchFlags(argc, argv, [&](const std::string& name, const std::string& value) {
     if (name == "--block-size") flags.block_size = static_cast<uint32_t>(std::stoul(value));
     if (name == "--depth") flags.depths = {static_cast<uint32_t>(std::stoul(value))};
+    if (name == "--scattered") flags.is_scattered = value != "0";
     if (name == "--megabytes") flags.megabytes = static_cast<uint32_t>(std::stoul(value));
   });
   AlignedBuffer memory = MakeKv(size_t{flags.megabytes} << 20);

@@ -18,12 +18,12 @@ struct RequestStats {
   uint64_t tokens_reused = 0;
   uint64_t query_key_products = 0;  // Needed ones over all layers and heads; masked and padded ones not counted.
   uint64_t steps = 0;
-  uint64_t queue_us = 0;    // From Submit to the first step.
-  uint64_t prefill_us = 0;  // From the first step to the first generated token (or the end of the prompt).
-  uint64_t decode_us = 0;   // From the first generated token to the last.
+  uint64_t queue_us = 0;           // From Submit to the first step.
+  uint64_t prefill_us = 0;         // From the first step to the first generated token (or the end of the prompt).
+  uint64_t decode_us = 0;          // From the first generated token to the last.
   uint64_t num_preemptions = 0;    // How often it waited while others had its memory.
   uint64_t tokens_recomputed = 0;  // Computed again because a preemption lost them; not in the counts above.
-  uint64_t kv_bytes = 0;    // Bytes of the blocks that the sequence held at its end, shared ones included.
+  uint64_t kv_bytes = 0;           // Bytes of the blocks that the sequence held at its end, shared ones included.
 };
 
 // Blocks of the KV cache by state, over all layer groups; free + filling + full = total, in blocks and in bytes.

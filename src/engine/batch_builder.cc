@@ -13,37 +13,11 @@ uint32_t NumCommonBlocks(const SequenceRows& a, const SequenceRows& b) {
   return static_cast<uint32_t>(end - a.block_tables[0].begin());
 }
 
-// Positions below `end` that are pinned.
-uint64_t NumPinnedBelow(const AttentionSpan& span, uint64_t end) {
-  uint64_t count = 0;
-  for (const PositionRange& range : span.pinned) {
-    count += std::min<uint64_t>(range.end, end) - std::min<uint64_t>(range.begin, end);
-  }
-  return count;
-}
-
-uint64_t Triangle(uint64_t n) { return n * (n + 1) / 2; }
-
-// The first position in the window of the row at `position`.
-uint64_t WindowBegin(const AttentionSpan& span, uint64_t position) {
-  return span.window == 0 || position < span.window ? 0 : position - span.window + 1;
-}
-
 }  // namespace
 
-uint64_t VisiblePairs(const AttentionSpan& span, uint64_t first, uint64_t count) {
-  const uint64_t end = first + count;
-  if (span.window == 0 || end <= span.window) return Triangle(end) - Triangle(first);
-  // Rows below position `window` see all before them, the others a full window and what is pinned before that.
-  const uint64_t first_full = std::clamp<uint64_t>(span.window, first, end);
-  uint64_t pairs = Triangle(first_full) - Triangle(first) + (end - first_full) * span.window;
-  for (const PositionRange& range : span.pinned) {
-    // Position q is behind the window of rows from q + window on: all of the full ones, or those from there to `end`.
-    const uint64_t all_end = std::clamp<uint64_t>(first_full - span.window + 1, range.begin, range.end);
-    const uint64_t some_end = std::clamp<uint64_t>(end - span.window, all_end, range.end);
-    pairs += (all_end - range.begin) * (end - first_full);
-    if (some_end > all_end) pairs += Triangle(end - span.window - all_end) - Triangle(end - span.window - some_end);
-  }
+uint64_t VisiblePairs(const AttentionSpan& span, uint32_t first, uint32_t count) {
+  uint64_t pairs = 0;
+  for (uint32_t i = 0; i < count; ++i) pairs += span.SlotsSeen(first + i);
   return pairs;
 }
 
@@ -58,9 +32,8 @@ void BatchBuilder::Add(SequenceCache& sequence, std::span<const TokenId> tokens,
   KVERN_CHECK(sequence.Reserve(sequence.num_tokens() + tokens.size()).ok());
   const auto first_row = static_cast<uint32_t>(tokens_.size());
   const auto num_rows = static_cast<uint32_t>(tokens.size());
-  SequenceRows rows = {.first_row = first_row,
-                       .num_rows = num_rows,
-                       .first_position = static_cast<uint32_t>(sequence.num_tokens())};
+  SequenceRows rows = {
+      .first_row = first_row, .num_rows = num_rows, .first_position = static_cast<uint32_t>(sequence.num_tokens())};
   for (size_t g = 0; g < sequence.num_groups(); ++g) rows.block_tables[g] = sequence.table(g).blocks();
   sequences_.push_back(rows);
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
@@ -117,12 +90,10 @@ uint64_t BatchBuilder::TotalProducts() const {
 }
 
 uint64_t BatchBuilder::NumReused(size_t i) const {
-  const uint64_t first = sequences_[i].first_position;
+  const uint32_t first = sequences_[i].first_position;
   uint64_t most = 0;
   for (size_t g = 0; g < cache_.num_groups(); ++g) {
-    const AttentionSpan span = cache_.spec().Span(g);
-    const uint64_t begin = WindowBegin(span, first);
-    most = std::max(most, first - begin + NumPinnedBelow(span, begin));
+    most = std::max(most, cache_.spec().Span(g).SlotsSeen(first, 0, first));  // Later rows see none besides.
   }
   return most;
 }

@@ -11,7 +11,7 @@
 namespace kvern {
 
 // Query-key products of one head and layer for rows at positions first .. first + count - 1 that see `span`.
-uint64_t VisiblePairs(const AttentionSpan& span, uint64_t first, uint64_t count);
+uint64_t VisiblePairs(const AttentionSpan& span, uint32_t first, uint32_t count);
 
 class BatchBuilder {
  public:
@@ -20,8 +20,8 @@ class BatchBuilder {
 
   // Forgets the last step.
   void Clear();
-  // Adds `tokens`, the next ones of a sequence whose computed tokens `sequence` holds, and makes room for them. The last
-  // `num_logit_rows` of them give logits. The room must be there: admission saw to it.
+  // Adds `tokens`, the next ones of a sequence whose computed tokens `sequence` holds, and makes room for them. The
+  // last `num_logit_rows` of them give logits. The room must be there: admission saw to it.
   void Add(SequenceCache& sequence, std::span<const TokenId> tokens, uint64_t num_logit_rows);
 
   // The batch, which names what neighbours of one row each share: their tables begin with the same blocks. Valid until

@@ -57,11 +57,11 @@ TEST(VisiblePairsTest, AgreeWithCountingOneByOne) {
     for (const bool is_pinned : {false, true}) {
       AttentionSpan span = {.window = window};
       if (window > 0 && is_pinned) span.pinned = pinned;
-      for (uint64_t first = 0; first < 60; first += 3) {
-        for (uint64_t count = 0; count < 50; count += 7) {
+      for (uint32_t first = 0; first < 60; first += 3) {
+        for (uint32_t count = 0; count < 50; count += 7) {
           uint64_t expected = 0;
-          for (uint64_t p = first; p < first + count; ++p) {
-            for (uint64_t t = 0; t <= p; ++t) {
+          for (uint32_t p = first; p < first + count; ++p) {
+            for (uint32_t t = 0; t <= p; ++t) {
               bool is_seen = window == 0 || t + window > p;
               for (const PositionRange& range : span.pinned) is_seen = is_seen || (t >= range.begin && t < range.end);
               expected += is_seen ? 1 : 0;

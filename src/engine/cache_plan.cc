@@ -42,10 +42,9 @@ Status CheckContext(const EngineOptions& options, const KvCacheSpec& spec, uint3
   }
   const uint64_t pinned_end = spec.pinned.empty() ? 0 : spec.pinned.back().end;
   if (pinned_end + options.cache.window_tokens > trained_tokens) {
-    return Status::InvalidArgument(
-        "sinks or global tokens up to " + std::to_string(pinned_end) + " and a window of " +
-        std::to_string(options.cache.window_tokens) + " are together more than the " + std::to_string(trained_tokens) +
-        " tokens that the model was trained for");
+    return Status::InvalidArgument("sinks or global tokens up to " + std::to_string(pinned_end) + " and a window of " +
+                                   std::to_string(options.cache.window_tokens) + " are together more than the " +
+                                   std::to_string(trained_tokens) + " tokens that the model was trained for");
   }
   if (options.context_tokens <= kEndlessContextTokens) return Status::Ok();
   return Status::InvalidArgument("a context of " + std::to_string(options.context_tokens) + " tokens, expected up to " +
@@ -97,8 +96,8 @@ Result<KvCacheSpec> MakeCacheSpec(const EngineOptions& options, const ModelConfi
   spec.max_step_tokens = options.prefill_chunk;
   for (const LayerGroup& group : model.layer_groups) {
     KVERN_ASSIGN_OR_RETURN(BlockLayout layout,
-                           BlockLayout::Create({group.num_layers, model.num_kv_heads, model.head_dim},
-                                               cache.block_size, cache.k_type, cache.v_type));
+                           BlockLayout::Create({group.num_layers, model.num_kv_heads, model.head_dim}, cache.block_size,
+                                               cache.k_type, cache.v_type));
     const bool sees_all = group.window == 0;
     uint32_t window = sees_all ? cache.window_tokens : group.window;
     if (!sees_all && cache.window_tokens > 0) window = std::min(window, cache.window_tokens);
@@ -120,10 +119,10 @@ Result<CachePlan> PlanCache(const EngineOptions& options, const ModelConfig& mod
   const uint64_t budget = options.cache.budget_bytes != 0 ? options.cache.budget_bytes : needed;
   const uint32_t context = LongestThatFits(spec, budget, wanted);
   if (context == 0) {
-    return Status::ResourceExhausted(
-        "KV cache: the budget is " + std::to_string(budget) + " bytes, one block of " +
-        std::to_string(options.cache.block_size) + " tokens for all layers needs " +
-        std::to_string(spec.BytesOf(spec.MostBlocks(1))) + ": give more, or take a smaller block_size");
+    return Status::ResourceExhausted("KV cache: the budget is " + std::to_string(budget) + " bytes, one block of " +
+                                     std::to_string(options.cache.block_size) + " tokens for all layers needs " +
+                                     std::to_string(spec.BytesOf(spec.MostBlocks(1))) +
+                                     ": give more, or take a smaller block_size");
   }
   CutBudget(budget, context, spec);
   return CachePlan{std::move(spec), budget, wanted, context};

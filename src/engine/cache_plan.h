@@ -23,9 +23,9 @@ Result<KvCacheSpec> MakeCacheSpec(const EngineOptions& options, const ModelConfi
 
 CacheCost CostOf(const CachePlan& plan);
 
-// `options` must be valid. kInvalidArgument for a context longer than the model was trained for, unless every layer sees
-// a window that is not, with what is pinned; otherwise as MakeCacheSpec. kResourceExhausted for a budget below one block
-// of each layer group, with the bytes that these need.
+// `options` must be valid. kInvalidArgument for a context longer than the model was trained for, unless every layer
+// sees a window that is not, with what is pinned; otherwise as MakeCacheSpec. kResourceExhausted for a budget below one
+// block of each layer group, with the bytes that these need.
 Result<CachePlan> PlanCache(const EngineOptions& options, const ModelConfig& model);
 
 }  // namespace kvern

@@ -97,9 +97,7 @@ ModelConfig LocalModel() {
 }
 constexpr uint64_t kLayerBlockBytes = 64 * 256 * 2 * 2;  // Of one layer.
 
-Status PlanStatus(const EngineOptions& options, const ModelConfig& model) {
-  return PlanCache(options, model).status();
-}
+Status PlanStatus(const EngineOptions& options, const ModelConfig& model) { return PlanCache(options, model).status(); }
 
 TEST(CachePlanTest, LocalLayersNeedTheirWindowAndAStepNotTheContext) {
   EngineOptions options;

@@ -28,6 +28,9 @@ Status CheckTokens(const char* what, std::span<const TokenId> tokens, uint32_t v
   return Status::Ok();
 }
 
+constexpr char kMemoryAdvice[] =
+    "; try a larger budget (--kv-budget), a smaller type of keys and values, or a window (--window)";
+
 // Callers put jobs into the inbox under mutex_ and wake the engine thread; everything else is the engine thread's
 // alone.
 class EngineImpl : public Engine {
@@ -80,7 +83,11 @@ class EngineImpl : public Engine {
 
 EngineImpl::EngineImpl(EngineParts parts)
     : parts_(std::move(parts)),
-      context_{*parts_.cache, parts_.store.get(), *parts_.tokenizer, *parts_.kernels, parts_.options.context_tokens,
+      context_{*parts_.cache,
+               parts_.store.get(),
+               *parts_.tokenizer,
+               *parts_.kernels,
+               parts_.options.context_tokens,
                parts_.options.cache.is_enabled},
       scheduler_(parts_.cache->spec(), parts_.options.max_sequences, parts_.options.prefill_chunk,
                  parts_.store != nullptr && parts_.options.cache.is_enabled),
@@ -116,10 +123,10 @@ Status EngineImpl::CheckLength(const char* what, uint64_t num_tokens) const {
                                    std::to_string(parts_.wanted_context_tokens));
   }
   const KvCacheSpec& spec = parts_.cache->spec();
-  return Status::ResourceExhausted(
-      message + "needs " + std::to_string(spec.BytesOf(spec.MostBlocks(num_tokens))) +
-      " bytes of KV cache, the budget of " + std::to_string(parts_.options.cache.budget_bytes) +
-      " bytes has room for " + std::to_string(context) + " tokens");
+  return Status::ResourceExhausted(message + "needs " + std::to_string(spec.BytesOf(spec.MostBlocks(num_tokens))) +
+                                   " bytes of KV cache, the budget of " +
+                                   std::to_string(parts_.options.cache.budget_bytes) + " bytes has room for " +
+                                   std::to_string(context) + " tokens" + kMemoryAdvice);
 }
 
 Status EngineImpl::CheckRequest(const Request& request) const {
@@ -146,10 +153,10 @@ Status EngineImpl::CheckChoices(const Request& request, uint32_t count) const {
   const uint64_t max_slots = Sequence::MaxSlots(request, parts_.options.context_tokens);
   const BlockCounts needed = GroupBlocksFor(spec, count, request.prompt.size(), max_slots).Total(count);
   if (FitsInto(needed, spec.PoolBlocks())) return Status::Ok();
-  return Status::ResourceExhausted(std::to_string(count) + " answers of up to " + std::to_string(max_slots) +
-                                   " tokens with one prompt of " + std::to_string(request.prompt.size()) + " need " +
-                                   std::to_string(spec.BytesOf(needed)) + " bytes of KV cache, the budget has room for " +
-                                   std::to_string(spec.BytesOf(spec.PoolBlocks())));
+  return Status::ResourceExhausted(
+      std::to_string(count) + " answers of up to " + std::to_string(max_slots) + " tokens with one prompt of " +
+      std::to_string(request.prompt.size()) + " need " + std::to_string(spec.BytesOf(needed)) +
+      " bytes of KV cache, the budget has room for " + std::to_string(spec.BytesOf(spec.PoolBlocks())) + kMemoryAdvice);
 }
 
 Result<TokenStream> EngineImpl::Submit(Request request) {

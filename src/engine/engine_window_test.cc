@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kvcache/placement/placement_registry.h"
 #include "kvern/engine.h"
 #include "tests/support/fake_engine.h"
 
@@ -42,6 +43,15 @@ std::vector<TokenId> ExpectedAnswer(const WindowCase& c, const std::vector<Token
   return FakeGreedyAnswer(prompt, num_tokens, spans);
 }
 
+// Names of the placements that layers which see the user's window can have.
+std::vector<std::string> PlacementsFor(const WindowCase& c) {
+  std::vector<std::string> names;
+  for (const Placement* placement : AllPlacements()) {
+    if (placement->Check({.window = c.window}).ok()) names.emplace_back(placement->Name());
+  }
+  return names;
+}
+
 EngineOptions OptionsOf(const WindowCase& c, const std::string& placement) {
   EngineOptions options = FakeEngineOptions(/*context_tokens=*/400);
   options.cache.placement = placement;
@@ -71,8 +81,7 @@ std::vector<WindowCase> Cases() {
 
 TEST(EngineWindowTest, EveryPlacementGivesTheAnswerOfTheMaskedPass) {
   for (const WindowCase& c : Cases()) {
-    for (const std::string placement : {"paged", "contiguous", "growing", "ring"}) {
-      if (placement == "ring" && c.window == 0) continue;
+    for (const std::string& placement : PlacementsFor(c)) {
       for (const uint32_t chunk : {1u, 7u, 64u}) {
         for (const bool is_cached : {true, false}) {
           EngineOptions options = OptionsOf(c, placement);
@@ -96,8 +105,7 @@ TEST(EngineWindowTest, EveryPlacementGivesTheAnswerOfTheMaskedPass) {
 
 TEST(EngineWindowTest, AnswersToOnePromptAreThoseOfEachAlone) {
   for (const WindowCase& c : Cases()) {
-    for (const std::string placement : {"paged", "contiguous", "growing", "ring"}) {
-      if (placement == "ring" && c.window == 0) continue;
+    for (const std::string& placement : PlacementsFor(c)) {
       EngineOptions options = OptionsOf(c, placement);
       options.context_tokens = 200;
       options.cache.budget_bytes = 400 * kFakeBlockBytes;
@@ -202,7 +210,7 @@ TEST(EngineWindowTest, ManySequencesShareTheBudgetOfAWindow) {
 TEST(EngineWindowTest, ScoresAreThoseOfTheMaskedPass) {
   const WindowCase c = {.window = 24, .num_sinks = 3};
   std::vector<std::vector<TokenScore>> all;
-  for (const std::string placement : {"paged", "ring", "growing", "contiguous"}) {
+  for (const std::string& placement : PlacementsFor(c)) {
     for (const uint32_t chunk : {5u, 64u}) {
       EngineOptions options = OptionsOf(c, placement);
       options.prefill_chunk = chunk;

@@ -3,9 +3,10 @@
 // Jobs wait in the order in which they came and none overtakes another. A job is admitted when the blocks of its
 // longest course fit beside those of all admitted jobs, so nothing that runs ever waits for memory.
 //
-// Where sequences can be preempted, one that is alone in its group is admitted when the blocks of its prompt fit, and is
-// promised more as it grows. Where that does not fit, the one that was admitted last and can be preempted gives its
-// blocks up and goes on when there is room again, before anything new is admitted. The oldest always goes on, so all end.
+// Where sequences can be preempted, one that is alone in its group is admitted when the blocks of its prompt fit, and
+// is promised more as it grows. Where that does not fit, the one that was admitted last and can be preempted gives its
+// blocks up and goes on when there is room again, before anything new is admitted. The oldest always goes on, so all
+// end.
 //
 // The sequences of a group have one prompt. The first of them computes it while the others hold no blocks and wait;
 // then they fork its table. Where the first one ends before that, the next takes over what it has computed.
@@ -122,9 +123,9 @@ class Scheduler {
   const bool preempts_;
   uint64_t next_order_ = 0;
   uint64_t num_preemptions_ = 0;
-  std::vector<Running> running_;  // In the order of admission.
+  std::vector<Running> running_;   // In the order of admission.
   std::deque<Running> preempted_;  // Likewise.
-  uint64_t num_running_ = 0;      // Sequences of all of them.
+  uint64_t num_running_ = 0;       // Sequences of all of them.
   std::deque<std::shared_ptr<ScoreJob>> scores_;
 };
 

@@ -48,9 +48,7 @@ class Sequence {
   uint64_t num_computed() const { return cache_.num_tokens(); }
   uint64_t num_pending() const { return tokens_.size() - num_computed(); }
   // The first `count` pending tokens.
-  std::span<const TokenId> Pending(uint64_t count) const {
-    return std::span(tokens_).subspan(num_computed(), count);
-  }
+  std::span<const TokenId> Pending(uint64_t count) const { return std::span(tokens_).subspan(num_computed(), count); }
   // Whether the step that computes the last pending token must give its logits: not where the prompt only fills the
   // cache.
   bool needs_logits() const { return max_tokens_ > 0; }
@@ -70,8 +68,8 @@ class Sequence {
 
   // A step that computes pending tokens of this sequence begins.
   void OnStepBegin();
-  // It has computed `count` of them and found the keys and values of `num_reused` tokens below them. Returns how many it
-  // had computed before.
+  // It has computed `count` of them and found the keys and values of `num_reused` tokens below them. Returns how many
+  // it had computed before.
   uint64_t OnComputed(uint64_t count, uint64_t num_reused, uint64_t query_key_products);
   // All are computed; `logits` are those of the last one. Draws the next token. May run on any thread.
   Result<TokenId> DrawFrom(std::span<const float> logits) { return sampler_.Sample(logits, tokens_); }

@@ -180,6 +180,64 @@ TEST(BlockPoolTest, ASharedBlockIsFreeWhenItsLastLeaseEnds) {
   EXPECT_EQ(pool->Stats().peak_used_blocks, 2u);
 }
 
+TEST(BlockPoolTest, ARunIsNeighboursOrNothing) {
+  const auto pool = PoolOf(10);
+  auto first = pool->Lease(4);
+  auto second = pool->Lease(3);
+  first->Release();  // 0 to 3 and 7 to 9 are free.
+
+  EXPECT_FALSE(pool->LeaseRun(5).has_value());
+  const auto run = pool->LeaseRun(3);
+
+  ASSERT_TRUE(run.has_value());
+  EXPECT_THAT(run->blocks(), ElementsAre(7u, 8u, 9u));  // The shortest that is long enough.
+  EXPECT_THAT(pool->Lease(4)->blocks(), ElementsAre(0u, 1u, 2u, 3u));
+}
+
+TEST(BlockPoolTest, ASequenceGetsTheNeighboursOfItsLastBlock) {
+  const auto pool = PoolOf(100);  // Extents of 16 blocks of 16 slots.
+  const auto first = pool->Lease(2), second = pool->Lease(2);
+
+  const auto more = pool->Lease(3, first->blocks().back());
+  const auto too_many = pool->Lease(20, second->blocks().back());
+
+  EXPECT_THAT(second->blocks(), ElementsAre(16u, 17u));
+  EXPECT_THAT(more->blocks(), ElementsAre(2u, 3u, 4u));
+  EXPECT_EQ(too_many->blocks().front(), 18u);
+  EXPECT_EQ(too_many->blocks().back(), 37u);
+}
+
+TEST(BlockPoolTest, EntriesOfALeaseGoBackOneByOne) {
+  const auto pool = PoolOf(6);
+  BlockLease lease = *pool->Lease(4);
+
+  lease.Drop(1);
+  EXPECT_THAT(lease.blocks(), ElementsAre(0u, kNoBlock, 2u, 3u));
+  EXPECT_EQ(lease.num_held(), 3u);
+  EXPECT_EQ(pool->state(1), BlockState::kFree);
+  lease.Replace(2, *pool->LeaseRun(1));
+  EXPECT_THAT(lease.blocks(), ElementsAre(0u, kNoBlock, 1u, 3u));
+  EXPECT_EQ(pool->state(2), BlockState::kFree);
+  lease.Shrink(1);
+  EXPECT_THAT(lease.blocks(), ElementsAre(0u));
+  EXPECT_EQ(lease.num_held(), 1u);
+
+  EXPECT_EQ(pool->free_blocks(), 5u);
+}
+
+TEST(BlockPoolTest, PoolsOfOneBudgetCountTheirPeakTogether) {
+  const BlockLayout layout = SmallLayout();
+  CacheMeter meter;
+  const auto first = BlockPool::Create(layout, 4096, HeapAllocator(), &meter).value();
+  const auto second = BlockPool::Create(layout, 4096, HeapAllocator(), &meter).value();
+
+  { const auto lease = first->Lease(3); }
+  { const auto lease = second->Lease(2), other = first->Lease(2); }
+
+  EXPECT_EQ(meter.peak_used_bytes, 4 * layout.block_bytes());
+  EXPECT_EQ(meter.used_bytes, 0u);
+}
+
 TEST(BlockPoolTest, CopyMovesAllBytesOfABlockAndNoOthers) {
   const auto pool = PoolOf(3);
   const auto lease = pool->Lease(3);

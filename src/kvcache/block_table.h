@@ -56,7 +56,7 @@ class BlockTable {
   virtual void Release() = 0;
 
   std::span<const BlockIndex> blocks() const { return entries_; }
-  uint64_t num_tokens() const { return num_tokens_; }                  // Computed.
+  uint64_t num_tokens() const { return num_tokens_; }                   // Computed.
   uint64_t num_held() const { return lease_.num_held() + num_apart_; }  // Blocks leased.
   uint64_t num_bytes() const { return num_held() * pool_.layout().block_bytes(); }
   const SequenceCourse& course() const { return course_; }
@@ -72,8 +72,8 @@ class BlockTable {
   BlockPool& pool_;
   const SequenceCourse course_;
   BlockLease lease_;
-  uint64_t num_apart_ = 0;                 // Blocks of other leases.
-  std::span<const BlockIndex> entries_;    // Of lease_, or of a vector of the placement's own.
+  uint64_t num_apart_ = 0;               // Blocks of other leases.
+  std::span<const BlockIndex> entries_;  // Of lease_, or of a vector of the placement's own.
   uint64_t num_tokens_ = 0;
 };
 

@@ -50,7 +50,8 @@ class PosixScratchFile final : public ScratchFile {
       const ssize_t got = ::pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return ErrnoStatus("read from", directory_, errno);
-      if (got == 0) return Status::IoError("a scratch file in " + directory_ + " ends at byte " + std::to_string(offset));
+      if (got == 0)
+        return Status::IoError("a scratch file in " + directory_ + " ends at byte " + std::to_string(offset));
       offset += static_cast<uint64_t>(got);
       bytes = bytes.subspan(static_cast<size_t>(got));
     }

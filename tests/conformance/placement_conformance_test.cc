@@ -77,8 +77,8 @@ class Checker {
     const uint64_t window_begin = table.course().WindowBegin(sequence.stamps.size());
     for (uint64_t position = 0; position < sequence.stamps.size(); ++position) {
       const auto& pinned = table.course().span.pinned;
-      const bool is_pinned = std::ranges::any_of(
-          pinned, [&](const PositionRange& r) { return position >= r.begin && position < r.end; });
+      const bool is_pinned =
+          std::ranges::any_of(pinned, [&](const PositionRange& r) { return position >= r.begin && position < r.end; });
       if (position < window_begin && !is_pinned) continue;
       if (table.blocks()[position / kBlockSize] == kNoBlock) {
         return ::testing::AssertionFailure() << "no block at position " << position << " of " << sequence.stamps.size();
@@ -120,7 +120,8 @@ TEST_P(PlacementTest, TokensThatComeOneByOneHoldWhatWasForetold) {
 
       for (uint64_t n = 1; n <= 300; ++n) {
         ASSERT_TRUE(checker.Append(sequence, 1).ok());
-        ASSERT_EQ(sequence.table->num_held(), placement().HeldBlocks(Layout(), course, n)) << n << ", window " << window;
+        ASSERT_EQ(sequence.table->num_held(), placement().HeldBlocks(Layout(), course, n))
+            << n << ", window " << window;
       }
 
       EXPECT_TRUE(checker.ReadsBack(sequence));
@@ -281,6 +282,40 @@ TEST_P(PlacementTest, RandomOperationsAgreeWithANaiveMap) {
     }
     sequences.clear();
     EXPECT_EQ(pool->free_blocks(), most * 3);
+  }
+}
+
+// The bytes of a table are taken out of it and put into another.
+TEST_P(PlacementTest, ARestoredTableHoldsWhatItWasGiven) {
+  if (!placement().leases_on_demand()) GTEST_SKIP() << placement().Name() << " does not restore";
+  const std::vector<PositionRange> pinned = {{0, 3}, {30, 35}, {90, 130}};
+  for (uint64_t n = 1; n < 300; n += 7) {
+    for (const uint32_t window : {0u, 16u, 50u}) {
+      SequenceCourse course = Course(/*max_tokens=*/400, /*max_step_tokens=*/64, window);
+      if (window > 0) course.span.pinned = pinned;
+      const auto pool = PoolOf(100);
+      Checker checker(*pool);
+      NaiveSequence sequence = {placement().MakeTable(*pool, course), {}};
+      while (sequence.stamps.size() < n) {
+        ASSERT_TRUE(checker.Append(sequence, std::min<uint64_t>(64, n - sequence.stamps.size())).ok());
+      }
+      NaiveSequence restored = {placement().MakeTable(*pool, course), sequence.stamps};
+
+      ASSERT_TRUE(restored.table->Restore(n).ok());
+      for (size_t i = 0; i < restored.table->blocks().size(); ++i) {
+        const BlockIndex from = sequence.table->blocks()[i], to = restored.table->blocks()[i];
+        ASSERT_EQ(from == kNoBlock, to == kNoBlock) << i;
+        if (from == kNoBlock) continue;
+        ASSERT_EQ(pool->state(from), pool->state(to));
+        std::memcpy(pool->BlockBytes(to), pool->BlockBytes(from), Layout().block_bytes());
+      }
+      sequence.table->Release();
+
+      EXPECT_TRUE(checker.ReadsBack(restored));
+      EXPECT_EQ(restored.table->num_held(), placement().HeldBlocks(Layout(), course, n));
+      ASSERT_TRUE(checker.Append(restored, 60).ok());
+      EXPECT_TRUE(checker.ReadsBack(restored));
+    }
   }
 }
 

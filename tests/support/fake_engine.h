@@ -175,7 +175,8 @@ class FakeModel : public Model {
         std::optional<TokenId> found;
         ForEachCopy(batch, rows, g, position, [&](float token, float stored_position) {
           if (!found.has_value()) found = static_cast<TokenId>(token);
-          const bool is_right = *found == static_cast<TokenId>(token) && stored_position == static_cast<float>(position);
+          const bool is_right =
+              *found == static_cast<TokenId>(token) && stored_position == static_cast<float>(position);
           if (!is_right) found = -1;
         });
         tokens.push_back(*found);
@@ -222,7 +223,8 @@ inline EngineOptions FakeEngineOptions(uint32_t context_tokens = 256) {
 }
 
 // `prepare` sees the model before the engine starts. It has workers where options.num_threads > 0.
-inline FakeEngine MakeFakeEngine(EngineOptions options, const std::function<void(FakeModel&)>& prepare = {}) {
+inline FakeEngine MakeFakeEngine(EngineOptions options, const std::function<void(FakeModel&)>& prepare = {},
+                                 std::unique_ptr<BlockStore> store = nullptr) {
   auto model = std::make_unique<FakeModel>();
   if (prepare) prepare(*model);
   CachePlan plan = PlanCache(options, model->config()).value();
@@ -235,6 +237,7 @@ inline FakeEngine MakeFakeEngine(EngineOptions options, const std::function<void
   if (options.num_threads > 0) parts.workers = std::make_unique<ThreadPool>(options.num_threads);
   parts.tokenizer = std::make_unique<FakeTokenizer>();
   parts.cache = KvCache::Create(std::move(plan.spec), HeapAllocator()).value();
+  parts.store = std::move(store);
   FakeEngine fake;
   fake.model = model.get();
   parts.model = std::move(model);

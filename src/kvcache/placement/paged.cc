@@ -89,9 +89,9 @@ Status PagedTable::Truncate(uint64_t num_tokens) {
   const uint64_t first_seen = course_.WindowBegin(num_tokens) / block_size();
   for (uint64_t i = first_seen; i < std::min(num_passed_, pool_.layout().BlocksFor(num_tokens)); ++i) {
     if (entries_[i] != kNoBlock) continue;
-    return Status::InvalidArgument("KV cache: a row at position " + std::to_string(num_tokens) +
-                                   " sees position " + std::to_string(i * block_size()) +
-                                   ", which was given back at " + std::to_string(num_tokens_) + " tokens");
+    return Status::InvalidArgument("KV cache: a row at position " + std::to_string(num_tokens) + " sees position " +
+                                   std::to_string(i * block_size()) + ", which was given back at " +
+                                   std::to_string(num_tokens_) + " tokens");
   }
   const uint64_t open = num_tokens / block_size();
   if (num_tokens % block_size() != 0 && pool_.state(entries_[open]) == BlockState::kFull) {
