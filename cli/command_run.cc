@@ -89,6 +89,7 @@ class RunCommand : public Command {
       if (!text.ok()) return Fail(text.status());
       prompt_ = std::move(text).value();
     }
+    if (const Status status = CheckCodecs(*options, engine_.lossy); !status.ok()) return Fail(status);
     const auto engine = OpenEngine(*options);
     if (!engine.ok()) return Fail(engine.status());
     auto prompt = (*engine)->tokenizer().Encode(prompt_, {.add_special = true, .parse_special = parse_special_});

@@ -44,6 +44,9 @@ struct ModelInfo {
   uint64_t KvBytesPerToken(KvType k_type, KvType v_type) const;
 };
 
+// Every way to store K or V that this build has, in the order of KvType.
+std::vector<KvType> AllKvTypes();
+
 // kNotFound, kIoError or kCorruption where the file cannot be read as GGUF. A well-formed file of an unknown
 // architecture is described with is_supported = false.
 Result<ModelInfo> InspectModel(const std::string& path);

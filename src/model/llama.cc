@@ -123,6 +123,7 @@ class Llama final : public Model {
   void Step(const ForwardBatch& batch, std::span<float> logits, Worker& worker);
   void Embed(const ForwardBatch& batch, Worker& worker);
   void Attention(const ForwardBatch& batch, uint32_t layer, Worker& worker);
+  void ObserveAttention(const ForwardBatch& batch, uint32_t layer, bool is_rotated, Worker& worker);
   void FeedForward(const LlamaLayer& layer, uint32_t num_rows, Worker& worker);
   void Head(const ForwardBatch& batch, std::span<float> logits, Worker& worker);
 
@@ -255,6 +256,10 @@ void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index, Worker& w
     first += count;
   }
   worker.Barrier();
+  if (batch.attention_observer != nullptr) {
+    ObserveAttention(batch, layer_index, /*is_rotated=*/false, worker);
+    worker.Barrier();  // The rows are rotated in place.
+  }
 
   // Rotates q and k by their positions; k and v go into their slots of the cache.
   const Worker::Range rows = worker.Part(num_rows);
@@ -272,6 +277,7 @@ void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index, Worker& w
     }
   }
   worker.Barrier();
+  if (batch.attention_observer != nullptr) ObserveAttention(batch, layer_index, /*is_rotated=*/true, worker);
 
   products_[worker.index()] += attention_.Run({.q = q_.row(0),
                                                .q_stride = q_.stride(),
@@ -293,6 +299,18 @@ void Llama::Attention(const ForwardBatch& batch, uint32_t layer_index, Worker& w
   if (!is_private) worker.Barrier();
   Product(layer.attn_output.view(), heads_input_, CopyOf(num_rows, worker), num_rows, Onto(x_),
           worker.Part(layer.attn_output.view().num_panels(), 2), worker);
+}
+
+void Llama::ObserveAttention(const ForwardBatch& batch, uint32_t layer, bool is_rotated, Worker& worker) {
+  if (worker.index() != 0) return;
+  (*batch.attention_observer)({.layer = layer,
+                               .is_rotated = is_rotated,
+                               .q = q_.row(0),
+                               .q_stride = q_.stride(),
+                               .k = k_.row(0),
+                               .v = v_.row(0),
+                               .kv_stride = k_.stride(),
+                               .scale = scale_});
 }
 
 void Llama::FeedForward(const LlamaLayer& layer, uint32_t num_rows, Worker& worker) {
