@@ -74,8 +74,7 @@ std::string BenchTable(const Engine& engine, const BenchPlan& plan, const std::v
   const EngineStats stats = engine.Stats();
   std::string text = options.model_path + ", " + options.isa + ", " + std::to_string(options.num_threads) +
                      " threads, " + ActivationModeName(options.activations) + " activations, " +
-                     std::string(KvTypeName(options.cache.k_type)) + " KV" +
-                     (options.cache.is_enabled ? "" : ", no cache") + "\n";
+                     KvTypesName(options.cache) + " KV" + (options.cache.is_enabled ? "" : ", no cache") + "\n";
   if (!rows.front().limits.cpu.empty()) text += rows.front().limits.cpu + "\n";
   text += FormatBytes(stats.weight_bytes) + " of weights, up to " +
           FormatBytes(stats.cache.total_blocks * stats.cache.block_bytes) + " of KV, " +
@@ -104,7 +103,7 @@ nlohmann::ordered_json BenchJson(const Engine& engine, const BenchPlan& plan, co
           {"isa", options.isa},
           {"threads", options.num_threads},
           {"activations", ActivationModeName(options.activations)},
-          {"kv_type", KvTypeName(options.cache.k_type)},
+          {"kv_type", KvTypesName(options.cache)},
           {"is_cache_enabled", options.cache.is_enabled},
           {"block_size", options.cache.block_size},
           {"prefill_chunk", options.prefill_chunk},

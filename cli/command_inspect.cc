@@ -19,7 +19,8 @@ constexpr char kExamples[] =
     "  kvern inspect models/SmolLM2-135M-Instruct.Q4_1.gguf\n"
     "  kvern inspect model.gguf --budget 2GiB --budget 16GiB --json";
 
-constexpr KvType kKvTypes[] = {KvType::kF32, KvType::kF16};
+constexpr KvType kKvTypes[] = {KvType::kF32,    KvType::kF16, KvType::kBF16, KvType::kF8E4M3,
+                               KvType::kF8E5M2, KvType::kI8,  KvType::kI4,   KvType::kI4Head};
 constexpr size_t kLongestValue = 100;
 
 // Tokens whose keys and values fit `budget_bytes`, in whole blocks.
@@ -105,6 +106,7 @@ class InspectCommand : public Command {
     for (const uint64_t budget : budget_bytes_) rows[0].push_back("fits in " + FormatBytes(budget));
     for (const KvType type : kKvTypes) {
       const uint64_t bytes = info.KvBytesPerToken(type, type);
+      if (bytes == 0) continue;  // Not for heads of this size.
       std::vector<std::string> row = {std::string(KvTypeName(type)), FormatCount(bytes)};
       for (const uint64_t budget : budget_bytes_) {
         row.push_back(FormatCount(TokensThatFit(budget, bytes, block_size_)) + " tokens");
@@ -125,6 +127,7 @@ class InspectCommand : public Command {
     nlohmann::ordered_json codecs = nlohmann::ordered_json::array();
     for (const KvType type : kKvTypes) {
       const uint64_t bytes = info.KvBytesPerToken(type, type);
+      if (bytes == 0) continue;
       nlohmann::ordered_json fits = nlohmann::ordered_json::array();
       for (const uint64_t budget : budget_bytes_) {
         fits.push_back({{"budget_bytes", budget}, {"tokens", TokensThatFit(budget, bytes, block_size_)}});

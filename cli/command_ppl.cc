@@ -108,7 +108,7 @@ class PplCommand : public Command {
                      {"ctx_size", engine.options().context_tokens},
                      {"stride", has_stride_ ? nlohmann::ordered_json(stride_) : nlohmann::ordered_json(nullptr)},
                      {"activations", ActivationModeName(engine.options().activations)},
-                     {"kv_type", KvTypeName(engine.options().cache.k_type)},
+                     {"kv_type", KvTypesName(engine.options().cache)},
                      {"tokens", num_tokens},
                      {"scored", nll_.count()},
                      {"windows", window_means_.size()},

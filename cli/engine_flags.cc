@@ -14,6 +14,14 @@ namespace {
 
 constexpr char kEngineGroup[] = "Engine";
 
+constexpr char kK8V4[] = "k8v4";  // A pair that is worth a name.
+
+Result<KvType> ParseKvTypeFlag(const char* flag, const std::string& name) {
+  const Result<KvType> type = ParseKvType(name);
+  if (type.ok()) return type;
+  return Status::InvalidArgument(std::string(flag) + ": " + type.status().message());
+}
+
 // The help names the values itself, so the validator adds nothing to it.
 CLI::Validator OneOf(std::vector<std::string> names) { return CLI::IsMember(std::move(names)).description(""); }
 
@@ -42,11 +50,14 @@ void EngineFlags::AddAllTo(CLI::App& app, const std::string& context_help) {
       ->capture_default_str()
       ->type_name("MODE")
       ->group(kEngineGroup);
-  app.add_option("--kv-type", kv_type, "How the cache stores keys and values: f16 or f32")
-      ->check(OneOf({"f16", "f32"}))
+  app.add_option("--kv-type", kv_type,
+                 "How the cache stores keys and values: f32, f16, bf16, fp8_e4m3, fp8_e5m2, int8, int4, int4_head; or "
+                 "k8v4: keys as int8, values as int4")
       ->capture_default_str()
       ->type_name("TYPE")
       ->group(kEngineGroup);
+  app.add_option("--k-type", k_type, "The same for keys alone")->type_name("TYPE")->group(kEngineGroup);
+  app.add_option("--v-type", v_type, "The same for values alone")->type_name("TYPE")->group(kEngineGroup);
   app.add_option("--block-size", block_size, "Tokens per cache block, a multiple of 16")
       ->capture_default_str()
       ->type_name("TOKENS")
@@ -83,8 +94,19 @@ Result<EngineOptions> EngineFlags::ToOptions() const {
   options.prefill_chunk = prefill_chunk;
   options.cache.is_enabled = !is_cache_off;
   options.cache.block_size = block_size;
-  KVERN_ASSIGN_OR_RETURN(options.cache.k_type, ParseKvType(kv_type));
-  options.cache.v_type = options.cache.k_type;
+  if (kv_type == kK8V4) {
+    options.cache.k_type = KvType::kI8;
+    options.cache.v_type = KvType::kI4;
+  } else {
+    KVERN_ASSIGN_OR_RETURN(options.cache.k_type, ParseKvTypeFlag("--kv-type", kv_type));
+    options.cache.v_type = options.cache.k_type;
+  }
+  if (!k_type.empty()) {
+    KVERN_ASSIGN_OR_RETURN(options.cache.k_type, ParseKvTypeFlag("--k-type", k_type));
+  }
+  if (!v_type.empty()) {
+    KVERN_ASSIGN_OR_RETURN(options.cache.v_type, ParseKvTypeFlag("--v-type", v_type));
+  }
   if (!kv_budget.empty()) {
     const Result<uint64_t> bytes = ParseBytes(kv_budget);
     if (!bytes.ok()) return Status::InvalidArgument("--kv-budget: " + bytes.status().message());
@@ -93,6 +115,12 @@ Result<EngineOptions> EngineFlags::ToOptions() const {
   }
   KVERN_RETURN_IF_ERROR(options.Validate());
   return options;
+}
+
+std::string KvTypesName(const CacheOptions& cache) {
+  if (cache.k_type == cache.v_type) return std::string(KvTypeName(cache.k_type));
+  if (cache.k_type == KvType::kI8 && cache.v_type == KvType::kI4) return kK8V4;
+  return std::string(KvTypeName(cache.k_type)) + "/" + std::string(KvTypeName(cache.v_type));
 }
 
 const char* ActivationModeName(ActivationMode mode) { return mode == ActivationMode::kF32 ? "f32" : "int8"; }

@@ -20,6 +20,7 @@ struct EngineFlags {
   uint32_t num_threads = 0;
   std::string isa = "auto";
   std::string kv_type = "f16";
+  std::string k_type, v_type;  // Where they differ from kv_type; else empty.
   uint32_t block_size = CacheOptions().block_size;
   std::string kv_budget;
   std::string activations = "int8";
@@ -36,6 +37,9 @@ struct EngineFlags {
   // Resolves the model path and checks every option. kInvalidArgument is wrong usage.
   Result<EngineOptions> ToOptions() const;
 };
+
+// "int8", "k8v4", or "bf16/f16" for keys and values of two types.
+std::string KvTypesName(const CacheOptions& cache);
 
 // "int8" or "f32".
 const char* ActivationModeName(ActivationMode mode);

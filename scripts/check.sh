@@ -44,7 +44,7 @@ run_tests() {
 # tests one shape.
 check_asan() {
   run_tests asan base_test platform_test tensor_test gguf_test tokenizer_test kernels_test kvcache_test engine_test cli_test \
-    tiny_model_test tiny_engine_test tensor_formats_golden_test 'exactness_test:WorkCounters*:*Again*Q4_1*'
+    tiny_model_test tiny_engine_test tensor_formats_golden_test codec_conformance_test 'exactness_test:WorkCounters*:*Again*Q4_1*'
 }
 
 # The tests in which threads meet.
@@ -59,9 +59,10 @@ check_arm() {
   local emulator='qemu-aarch64 -L /usr/aarch64-linux-gnu' status=0
   export emulator
   run_tests arm64 'exactness_test:*Again*:*Every*Q4_1*int8' 'kernels_test:-*/generic' tiny_model_golden_test \
-    tiny_model_test tensor_test 'platform_test:CpuFeatures*' || status=1
-  cmake --build --preset arm64 --target kernels_agree_random && $emulator build/arm64/fuzz/kernels_agree_random ||
+    tiny_model_test tensor_test 'platform_test:CpuFeatures*' 'codec_conformance_test:-*generic*' kv_codecs_golden_test ||
     status=1
+  cmake --build --preset arm64 --target kernels_agree_random kv_codecs_random &&
+    $emulator build/arm64/fuzz/kernels_agree_random && $emulator build/arm64/fuzz/kv_codecs_random 50 || status=1
   return "$status"
 }
 

@@ -1,6 +1,8 @@
 // Speed of attention. Decode of one sequence is a share of the bandwidth (K and V come from memory); prefill, and
 // decode of many sequences with and without sharing their prompt, of the f32 FMA peak (needed products only). Three KV
-// heads, f16 K and V; measured as measure.h says.
+// heads and f16 K and V, but for the rows named "codec": decode with every codec, whose last column is tokens per
+// second as a multiple of those with f16 (by the shares of the bandwidth that each reached). Measured as measure.h
+// says.
 //   attention_bench [--target NAME] [--threads N] [--samples N] [--block-size N] [--megabytes N]
 //     [--only TEXT] [--json FILE]
 #include <algorithm>
@@ -23,7 +25,7 @@
 namespace kvern {
 namespace {
 
-constexpr uint32_t kNumKvHeads = 3;
+constexpr uint32_t kDefaultKvHeads = 3;
 
 struct Flags : BenchFlags {
   uint32_t block_size = 256;
@@ -37,8 +39,13 @@ struct Case {
   uint32_t head_dim, group_size, depth;
   uint32_t num_rows = 1, num_sequences = 1, num_shared = 0;
   bool is_shared = false;  // Attention is told of the common blocks.
+  uint32_t num_kv_heads = kDefaultKvHeads;
+  KvType k_type = KvType::kF16, v_type = KvType::kF16;
 
-  uint32_t num_heads() const { return kNumKvHeads * group_size; }
+  uint32_t num_heads() const { return num_kv_heads * group_size; }
+  double bytes_per_token() const {
+    return static_cast<double>(KvHeadGranuleBytes(k_type, v_type, head_dim)) * num_kv_heads / kGranuleSlots;
+  }
   uint32_t num_tokens() const { return depth + num_rows; }
   bool is_bound_by_memory() const { return num_rows * num_sequences == 1; }
   double num_products() const {
@@ -46,12 +53,12 @@ struct Case {
   }
 };
 
-// Memory full of f16 numbers between 1/8 and 1/4, of either sign.
+// Memory full of numbers that are sane under every codec and as scales: as f16 between 1/8 and 2, of either sign.
 AlignedBuffer MakeKv(size_t num_bytes) {
   AlignedBuffer memory = HugePageAllocator().Allocate(num_bytes).value();
   std::minstd_rand random(2);
   uint32_t* const words = memory.as<uint32_t>();
-  for (size_t i = 0; i < num_bytes / sizeof(uint32_t); ++i) words[i] = 0x30003000u + (random() * 5 & 0x83ff83ffu);
+  for (size_t i = 0; i < num_bytes / sizeof(uint32_t); ++i) words[i] = 0x30003000u | (random() * 5 & 0x8bbf8bbfu);
   return memory;
 }
 
@@ -73,25 +80,27 @@ struct BenchCache {
       const auto own = blocks.begin() + num_shared + s * num_own;
       tables.back().insert(tables.back().end(), own, own + num_own);
     }
-    const size_t half_bytes = size_t{block_size} * c.head_dim * sizeof(uint16_t);
     view.base = memory.data();
     view.block_size = block_size;
-    view.num_kv_heads = kNumKvHeads;
+    view.num_kv_heads = c.num_kv_heads;
     view.head_dim = c.head_dim;
-    view.v_offset = half_bytes;
-    view.head_stride = 2 * half_bytes;
-    view.layer_stride = view.head_stride * kNumKvHeads;
+    view.k_type = c.k_type;
+    view.v_type = c.v_type;
+    view.layer_stride = view.LayOutHeads();
     // A prompt from its beginning attends to what the step itself has just written.
     num_layers = c.depth == 0 ? 1 : static_cast<uint32_t>(memory.size() / (view.layer_stride * blocks.size()));
     view.block_stride = view.layer_stride * num_layers;
   }
 };
 
-void RunCase(const KernelTable& kernels, ThreadPool& pool, const Case& c, AlignedBuffer& memory, const Flags& flags) {
+// Returns the share of the limit that was reached, over the quiet samples where there are any; 0 where the case was not
+// asked for. `f16_share` is that of f16 K and V where they are what the case is compared with.
+double RunCase(const KernelTable& kernels, ThreadPool& pool, const Case& c, AlignedBuffer& memory, const Flags& flags,
+               double f16_share = 0) {
   char label[128];
   std::snprintf(label, sizeof(label), "%s %s head=%u group=%u depth=%u threads=%u", kernels.name, c.name, c.head_dim,
                 c.group_size, c.depth, pool.num_threads());
-  if (!flags.only.empty() && std::strstr(label, flags.only.c_str()) == nullptr) return;
+  if (!flags.only.empty() && std::strstr(label, flags.only.c_str()) == nullptr) return 0;
 
   const BenchCache cache(c, flags.block_size, memory);
   const size_t row_floats = size_t{c.num_heads()} * c.head_dim;
@@ -105,14 +114,15 @@ void RunCase(const KernelTable& kernels, ThreadPool& pool, const Case& c, Aligne
   for (float& x : q) x = normal(random);
   const SharedPrefix prefix{0, c.num_sequences, c.num_shared};
   AttentionPlan plan;
-  const Status status = plan.Build(kernels, rows, {&prefix, c.is_shared ? 1u : 0u},
-                                   {c.num_heads(), kNumKvHeads, c.head_dim}, pool.num_threads(), HugePageAllocator());
+  const Status status =
+      plan.Build(kernels, rows, {&prefix, c.is_shared ? 1u : 0u}, {c.num_heads(), c.num_kv_heads, c.head_dim},
+                 pool.num_threads(), HugePageAllocator());
   if (!status.ok()) {
     std::fprintf(stderr, "attention_bench: %s\n", status.message().c_str());
-    return;
+    return 0;
   }
 
-  const double bytes = 2.0 * sizeof(uint16_t) * c.num_tokens() * c.head_dim * kNumKvHeads;
+  const double bytes = c.bytes_per_token() * c.num_tokens();
   // A sample lasts long enough to warm the caches that others have used in between.
   const double units_of_layer = c.is_bound_by_memory() ? bytes * 1e-9 : 4.0 * c.num_products() * c.head_dim * 1e-12;
   const double units_of_sample = (c.is_bound_by_memory() ? 40e-3 : 4e-3) * pool.num_threads();
@@ -138,11 +148,52 @@ void RunCase(const KernelTable& kernels, ThreadPool& pool, const Case& c, Aligne
     return static_cast<double>(part_bytes) * 1e-9;
   };
   const Measurement m = Measure(pool, flags.samples, work, probe);
+  const double share = m.num_quiet > 0 ? m.quiet_share : m.share;
+  if (f16_share > 0) {
+    const double f16_bytes = 2.0 * sizeof(uint16_t) * c.head_dim * c.num_kv_heads;
+    std::snprintf(label + std::strlen(label), sizeof(label) - std::strlen(label), " tokens/f16=%.2f",
+                  share / f16_share * f16_bytes / c.bytes_per_token());
+  }
   ReportRow(flags, label, c.is_bound_by_memory() ? "GB/s" : "TFLOPS", m);
+  return share;
+}
+
+// Decode with every codec, in the shapes of SmolLM2, of many KV heads and of Gemma 3.
+void RunCodecs(const KernelTable& kernels, ThreadPool& pool, AlignedBuffer& memory, const Flags& flags) {
+  struct Codec {
+    const char* name;
+    KvType k_type, v_type;
+  };
+  constexpr Codec kCodecs[] = {
+      {"codec-bf16", KvType::kBF16, KvType::kBF16},
+      {"codec-e4m3", KvType::kF8E4M3, KvType::kF8E4M3},
+      {"codec-e5m2", KvType::kF8E5M2, KvType::kF8E5M2},
+      {"codec-int8", KvType::kI8, KvType::kI8},
+      {"codec-k8v4", KvType::kI8, KvType::kI4},
+      {"codec-int4", KvType::kI4, KvType::kI4},
+      {"codec-int4_head", KvType::kI4Head, KvType::kI4Head},
+  };
+  struct Heads {
+    uint32_t head_dim, group_size, num_kv_heads;
+  };
+  for (const Heads& heads : {Heads{64, 3, 3}, {64, 4, 8}, {256, 4, 1}}) {
+    for (const uint32_t depth : {8192u, 16384u}) {
+      Case c{"codec-f16", heads.head_dim, heads.group_size, depth - 1};
+      c.num_kv_heads = heads.num_kv_heads;
+      const double f16_share = RunCase(kernels, pool, c, memory, flags);
+      for (const Codec& codec : kCodecs) {
+        c.name = codec.name;
+        c.k_type = codec.k_type;
+        c.v_type = codec.v_type;
+        RunCase(kernels, pool, c, memory, flags, f16_share);
+      }
+    }
+  }
 }
 
 void RunCases(const KernelTable& kernels, ThreadPool& pool, AlignedBuffer& memory, const Flags& flags) {
   const auto run = [&](const Case& c) { RunCase(kernels, pool, c, memory, flags); };
+  RunCodecs(kernels, pool, memory, flags);
   for (const auto& [head_dim, group_size] :
        {std::pair{64u, 1u}, {64u, 3u}, {64u, 4u}, {64u, 8u}, {80u, 4u}, {128u, 4u}, {128u, 8u}, {256u, 4u}}) {
     for (const uint32_t tokens : {512u, 4096u, 16384u}) run({"decode", head_dim, group_size, tokens - 1});

@@ -40,7 +40,7 @@ struct ModelInfo {
   std::vector<std::pair<std::string, std::string>>
       metadata;  // Every key in file order; long values shortened for people.
 
-  // Bytes of K and V of one token over all layers.
+  // Bytes of K and V of one token over all layers, scales included; 0 where heads of this size cannot be stored so.
   uint64_t KvBytesPerToken(KvType k_type, KvType v_type) const;
 };
 

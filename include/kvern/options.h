@@ -10,8 +10,8 @@
 namespace kvern {
 
 // How the values of K or V rows are stored.
-enum class KvType : uint8_t { kF32, kF16 };
-// "f32", "f16".
+enum class KvType : uint8_t { kF32, kF16, kBF16, kF8E4M3, kF8E5M2, kI8, kI4, kI4Head };
+// "f32", "f16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "int4", "int4_head".
 std::string_view KvTypeName(KvType type);
 // kInvalidArgument for another name; the message lists the known ones.
 Result<KvType> ParseKvType(std::string_view name);

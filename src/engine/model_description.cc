@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/vocab_from_gguf.h"
+#include "kernels/kv_codec.h"
 #include "kvcache/codecs/codec_registry.h"
 #include "model/model_config.h"
 #include "platform/file_system.h"
@@ -94,8 +95,8 @@ ModelInfo DescribeModel(const GgufFile& file) {
 }
 
 uint64_t ModelInfo::KvBytesPerToken(KvType k_type, KvType v_type) const {
-  return uint64_t{num_layers} * num_kv_heads * head_dim *
-         (GetCodec(k_type).bytes_per_value + GetCodec(v_type).bytes_per_value);
+  if (!CheckHeadDim(k_type, head_dim).ok() || !CheckHeadDim(v_type, head_dim).ok()) return 0;
+  return uint64_t{num_layers} * num_kv_heads * (KvHeadGranuleBytes(k_type, v_type, head_dim) / kGranuleSlots);
 }
 
 Result<ModelInfo> InspectModel(const std::string& path) {

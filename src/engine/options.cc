@@ -19,7 +19,7 @@ Status CheckRange(const char* name, uint32_t value, uint32_t min, uint32_t max) 
 }
 
 Status CheckKvType(const char* name, KvType type) {
-  if (type == KvType::kF32 || type == KvType::kF16) return Status::Ok();
+  if (type <= KvType::kI4Head) return Status::Ok();
   return Status::InvalidArgument(std::string(name) + " is no KvType: " + std::to_string(static_cast<int>(type)));
 }
 

@@ -43,8 +43,8 @@ TEST(EngineOptionsTest, ValuesOutsideTheirRangeAreRefusedWithTheNumber) {
   ExpectRefused(options, "block_size is 24, expected a multiple of 16 up to 4096");
 
   options = GoodOptions();
-  options.cache.k_type = static_cast<KvType>(7);
-  ExpectRefused(options, "k_type is no KvType: 7");
+  options.cache.k_type = static_cast<KvType>(8);
+  ExpectRefused(options, "k_type is no KvType: 8");
 
   options = GoodOptions();
   options.activations = static_cast<ActivationMode>(9);

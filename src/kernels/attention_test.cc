@@ -20,7 +20,9 @@ namespace kvern {
 namespace {
 
 constexpr uint32_t kWhole = UINT32_MAX;  // As a chunk: all rows of a sequence at once.
-constexpr uint8_t kNanByte = 0xff;       // As every byte of an f16 or f32 it makes a NaN.
+constexpr uint8_t kNanByte = 0xff;       // As every byte of a float it makes a NaN, as those of a scale too.
+constexpr KvType kAllTypes[] = {KvType::kF32,    KvType::kF16, KvType::kBF16, KvType::kF8E4M3,
+                                KvType::kF8E5M2, KvType::kI8,  KvType::kI4,   KvType::kI4Head};
 
 struct Shape {
   uint32_t num_kv_heads = 1;
@@ -78,16 +80,12 @@ class PagedCache {
  public:
   PagedCache(const Shape& shape, std::span<const Sequence> sequences, uint8_t fill,
              std::span<const SharedPrefix> prefixes = {}) {
-    const size_t k_bytes = shape.head_dim * KvElementBytes(shape.k_type) * shape.block_size;
-    const size_t v_bytes = shape.head_dim * KvElementBytes(shape.v_type) * shape.block_size;
     view_.block_size = shape.block_size;
     view_.num_kv_heads = shape.num_kv_heads;
     view_.head_dim = shape.head_dim;
     view_.k_type = shape.k_type;
     view_.v_type = shape.v_type;
-    view_.v_offset = k_bytes;
-    view_.head_stride = k_bytes + v_bytes;
-    view_.layer_stride = view_.head_stride * shape.num_kv_heads;
+    view_.layer_stride = view_.LayOutHeads();
     view_.block_stride = view_.layer_stride;
 
     std::vector<BlockIndex> order;
@@ -294,6 +292,51 @@ TEST_P(AttentionTest, EqualsGenericForAllTypesOfKAndV) {
   }
 }
 
+// Every codec once as K and once as V, and the pairs that people use. Chunks cover decode, few rows and prefill; the
+// tokens lie around the end of a split.
+TEST_P(AttentionTest, EqualsGenericForAllCodecs) {
+  constexpr std::pair<KvType, KvType> kPairs[] = {
+      {KvType::kBF16, KvType::kBF16},     {KvType::kF8E4M3, KvType::kF8E5M2}, {KvType::kF8E5M2, KvType::kF8E4M3},
+      {KvType::kI8, KvType::kI8},         {KvType::kI8, KvType::kI4},         {KvType::kI4, KvType::kI4Head},
+      {KvType::kI4Head, KvType::kI4Head}, {KvType::kF16, KvType::kI8},        {KvType::kI4, KvType::kBF16},
+  };
+  for (const auto& [k_type, v_type] : kPairs) {
+    const Shape shape{1, 3, 64, 32, k_type, v_type};
+    const std::vector<Sequence> sequences = {MakeSequence(shape, 500, 527, 3)};
+    const Outcome expected = RunAttention(Generic(), shape, sequences);
+
+    for (const uint32_t chunk : {1u, 2u, 7u, kWhole}) {
+      for (const uint32_t num_workers : {1u, 2u}) {
+        const Outcome outcome = RunAttention(kernels(), shape, sequences, chunk, num_workers);
+
+        EXPECT_EQ(Difference(outcome.out[0], expected.out[0]), "")
+            << "K " << int(k_type) << ", V " << int(v_type) << ", chunk " << chunk << ", workers " << num_workers;
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, CodecsEqualGenericForHeadSizesAndGroups) {
+  constexpr KvType kTypes[] = {KvType::kBF16, KvType::kF8E4M3, KvType::kI8, KvType::kI4, KvType::kI4Head};
+  uint32_t group_size = 0;
+  for (const uint32_t dim : {16u, 32u, 80u, 96u, 128u, 256u}) {
+    for (const KvType type : kTypes) {
+      if (ShapeOf(type).is_rotated && dim != 32 && dim != 128 && dim != 256) continue;
+      group_size = group_size % 8 + 1;
+      const Shape shape{2, group_size, dim, 32, type, type};
+      const std::vector<Sequence> sequences = {MakeSequence(shape, 253, 258, dim)};
+      const Outcome expected = RunAttention(Generic(), shape, sequences);
+
+      for (const uint32_t chunk : {1u, kWhole}) {
+        const Outcome outcome = RunAttention(kernels(), shape, sequences, chunk);
+
+        EXPECT_EQ(Difference(outcome.out[0], expected.out[0]), "")
+            << "type " << int(type) << ", head_dim " << dim << ", group " << group_size << ", chunk " << chunk;
+      }
+    }
+  }
+}
+
 TEST_P(AttentionTest, BlockSizesDoNotChangeABit) {
   Shape shape{1, 3, 64, 1024};
   const std::vector<Sequence> sequences = {MakeSequence(shape, 505, 530, 4)};
@@ -478,21 +521,62 @@ TEST_P(AttentionTest, SharingChangesNoCountOfProducts) {
 }
 
 TEST_P(AttentionTest, UnusedSlotsMayHoldAnything) {
-  const Shape shape{1, 3, 64, 256};
-  const std::vector<Sequence> sequences = {MakeSequence(shape, 250, 275, 9)};
+  for (const KvType type : kAllTypes) {
+    const Shape shape{1, 3, 64, 256, type, type};
+    const std::vector<Sequence> sequences = {MakeSequence(shape, 250, 275, 9)};
 
-  for (const uint32_t chunk : {1u, 7u, kWhole}) {
-    const Outcome over_nan = RunAttention(kernels(), shape, sequences, chunk, 1, kNanByte);
-    const Outcome over_zero = RunAttention(kernels(), shape, sequences, chunk, 1, 0);
+    for (const uint32_t chunk : {1u, 7u, kWhole}) {
+      const Outcome over_nan = RunAttention(kernels(), shape, sequences, chunk, 1, kNanByte);
+      const Outcome over_zero = RunAttention(kernels(), shape, sequences, chunk, 1, 0);
 
-    EXPECT_EQ(Difference(over_nan.out[0], over_zero.out[0]), "") << "chunk " << chunk;
-    EXPECT_FALSE(std::isnan(over_nan.out[0].back()));
+      EXPECT_EQ(Difference(over_nan.out[0], over_zero.out[0]), "") << "type " << int(type) << ", chunk " << chunk;
+      EXPECT_FALSE(std::isnan(over_nan.out[0].back()));
+    }
   }
 }
 
-TEST_P(AttentionTest, NonFiniteKeysAndValuesReachTheRowsThatSeeThemAndNoOthers) {
+class AttentionOfCodecsTest : public testing::TestWithParam<std::tuple<const KernelTable*, KvType>> {
+ protected:
+  const KernelTable& kernels() const { return *std::get<0>(GetParam()); }
+  KvType type() const { return std::get<1>(GetParam()); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Targets, AttentionOfCodecsTest,
+                         testing::Combine(testing::ValuesIn(RunnableTargets().begin(), RunnableTargets().end()),
+                                          testing::ValuesIn(kAllTypes)),
+                         [](const auto& param_info) {
+                           std::string name = std::get<0>(param_info.param)->name;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name + "_type" + std::to_string(int(std::get<1>(param_info.param)));
+                         });
+
+// Against keys and values as they are stored, in double precision. A query of 15 bits is off by 1 / 32512 of its
+// largest value, weights of 15 bits by 1 / 65534 of theirs: with scores and values of size 1 that stays below 1e-3.
+TEST_P(AttentionOfCodecsTest, IsCloseToDoublePrecisionOnTheStoredRows) {
+  const Shape shape{2, 3, 64, 32, type(), type()};
+  const Sequence sequence = MakeSequence(shape, 300, 303, 4);
+  PagedCache cache(shape, {&sequence, 1}, kNanByte);
+  cache.Store(kernels(), sequence, 0, 0, sequence.end);
+  Sequence stored = sequence;
+  for (uint32_t t = 0; t < sequence.end; ++t) {
+    kernels().load_kv(cache.view(), 0, cache.table(0)[t / 32], t % 32, stored.k.data() + t * shape.kv_floats(),
+                      stored.v.data() + t * shape.kv_floats());
+  }
+  const Shape plain{2, 3, 64, 32, KvType::kF32, KvType::kF32};
+
+  for (const uint32_t chunk : {1u, kWhole}) {
+    const Outcome outcome = RunAttention(kernels(), shape, {&sequence, 1}, chunk);
+
+    const std::vector<double> expected = ReferenceInDouble(plain, stored);
+    double worst = 0;
+    for (size_t i = 0; i < expected.size(); ++i) worst = std::fmax(worst, std::fabs(outcome.out[0][i] - expected[i]));
+    EXPECT_LE(worst, ShapeOf(type()).codes_per_lane >= 4 ? 1e-3 : 1e-5) << "chunk " << chunk;
+  }
+}
+
+TEST_P(AttentionOfCodecsTest, NonFiniteKeysAndValuesReachTheRowsThatSeeThemAndNoOthers) {
   const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  const Shape shape{1, 3, 64, 32};
+  const Shape shape{1, 3, 64, 32, type(), type()};
   const Sequence clean = MakeSequence(shape, 250, 275, 10);
   const uint32_t bad = 261;  // Position.
   const size_t row_floats = shape.q_floats(), bad_floats = size_t{bad - clean.first_query} * row_floats;

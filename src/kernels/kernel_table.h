@@ -76,9 +76,12 @@ struct KernelTable {
   float (*exp_shifted)(const float* x, uint32_t n, float scale, float* p);
 
   // ---- KV cache (inl/attention.inl.h)
-  // Encodes one token's K and V rows ([num_kv_heads][head_dim] f32 each) into slot `slot` of `block` at `layer`.
-  void (*store_kv)(const KvView& kv, uint32_t layer, BlockIndex block, uint32_t slot, const float* k, const float* v);
-  // Decodes them back to f32 (tests, diagnostics).
+  // Encodes one token's K and V rows ([num_kv_heads][head_dim] f32 each) into slot `slot` of `block` at `layer`. The
+  // bytes are the same on every target. Returns how many values the codecs could not hold: those that were infinite or
+  // NaN, and finite ones beyond the codec's range, which became infinite or its largest code.
+  uint32_t (*store_kv)(const KvView& kv, uint32_t layer, BlockIndex block, uint32_t slot, const float* k,
+                       const float* v);
+  // Decodes them back to f32 (tests, diagnostics), whatever the bytes are.
   void (*load_kv)(const KvView& kv, uint32_t layer, BlockIndex block, uint32_t slot, float* k, float* v);
   // One tile of attention; returns the number of needed query-key products (masked and padded ones not counted).
   uint64_t (*attention_tile)(const AttentionTile& tile);

@@ -20,10 +20,10 @@ class KvCodecTest : public testing::TestWithParam<const KernelTable*> {
   // One block of one layer and one head.
   KvCodecTest() : block_(2 * kGranuleSlots * kDim), k_(kDim), v_(kDim) {
     view_ = {.base = reinterpret_cast<uint8_t*>(block_.data()),
-             .v_offset = kGranuleSlots * kDim * sizeof(uint16_t),
              .block_size = kGranuleSlots,
              .num_kv_heads = 1,
              .head_dim = kDim};
+    view_.LayOutHeads();
   }
 
   // Stores a row of values as K and as V and loads both into k_ and v_.

@@ -2,8 +2,8 @@
 // pool.
 //
 // A block holds `block_size` slots (a multiple of 16) of every layer of its group as one contiguous byte range:
-//   block = [layer][kv head] { K, V }.
-// K stands in granules of 16 slots, transposed: [slot / 16][dim][slot % 16]. V stands as [slot][dim].
+//   block = [layer][kv head] { K granules, V granules, scales of each granule }.
+// A granule is 16 slots; kv_codec.h has its bytes. Those of f32 and f16 are K as [dim][slot % 16], V as [slot][dim].
 // A granule never crosses a block border, so attention walks granules and looks a block up once per granule at most.
 #pragma once
 
@@ -12,14 +12,12 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/kv_codec.h"
 #include "kvern/options.h"
 
 namespace kvern {
 
-inline constexpr uint32_t kGranuleSlots = 16;
 inline constexpr uint32_t kAttentionSplitSlots = 256;  // Fixed splits by absolute position (docs/numerics.md).
-
-constexpr size_t KvElementBytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
 
 inline constexpr uint32_t kMaxLayerGroups = 2;  // Layers that see the same span share their block tables.
 
@@ -31,7 +29,8 @@ struct KvView {
   size_t block_stride = 0;  // Bytes from a block to the next.
   size_t layer_stride = 0;  // Bytes from a layer to the next inside a block.
   size_t head_stride = 0;   // Bytes from a KV head to the next inside a layer.
-  size_t v_offset = 0;      // Bytes from a head's K to its V.
+  size_t v_offset = 0;      // Bytes from a head's K to its V,
+  size_t scale_offset = 0;  // and to its scales.
   uint32_t block_size = 0;  // Slots per block.
   uint32_t num_kv_heads = 0;
   uint32_t head_dim = 0;  // A multiple of 16.
@@ -43,6 +42,17 @@ struct KvView {
   }
   uint8_t* HeadV(BlockIndex block, uint32_t layer, uint32_t kv_head) const {
     return HeadK(block, layer, kv_head) + v_offset;
+  }
+  uint8_t* HeadScales(BlockIndex block, uint32_t layer, uint32_t kv_head) const {
+    return HeadK(block, layer, kv_head) + scale_offset;
+  }
+  // Fills in what is inside a layer, from block_size, num_kv_heads, head_dim and the types; returns the layer's bytes.
+  size_t LayOutHeads() {
+    const size_t num_granules = block_size / kGranuleSlots;
+    v_offset = num_granules * KvGranuleBytes(k_type, head_dim);
+    scale_offset = v_offset + num_granules * KvGranuleBytes(v_type, head_dim);
+    head_stride = num_granules * KvHeadGranuleBytes(k_type, v_type, head_dim);
+    return head_stride * num_kv_heads;
   }
 };
 

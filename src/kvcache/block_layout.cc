@@ -13,9 +13,9 @@ constexpr uint32_t kMaxBlockSize = 4096;
 constexpr uint32_t kMaxLayers = 1u << 14;
 constexpr uint32_t kMaxKvHeads = 1u << 14;
 constexpr uint32_t kMaxHeadDim = 1u << 14;
-// K and V of the largest block at 4 bytes a value: no product of sizes below can overflow.
+// K and V of the largest block at 4 bytes a value and a scale: no product of sizes below can overflow.
 static_assert(uint64_t{kMaxBlockSize} * kMaxLayers * kMaxKvHeads <=
-              std::numeric_limits<uint64_t>::max() / (uint64_t{kMaxHeadDim} * 2 * 4));
+              std::numeric_limits<uint64_t>::max() / (uint64_t{kMaxHeadDim} * 2 * 4 + 4));
 
 Status CheckRange(const char* what, uint32_t value, uint32_t max) {
   if (value >= 1 && value <= max) return Status::Ok();
@@ -38,15 +38,15 @@ Result<BlockLayout> BlockLayout::Create(const KvShape& shape, uint32_t block_siz
     return Status::InvalidArgument("KV cache: head size is " + std::to_string(shape.head_dim) +
                                    ", expected a multiple of 16");
   }
+  KVERN_RETURN_IF_ERROR(CheckHeadDim(k_type, shape.head_dim));
+  KVERN_RETURN_IF_ERROR(CheckHeadDim(v_type, shape.head_dim));
   BlockLayout layout;
   layout.shape_ = shape;
   layout.block_size_ = block_size;
   layout.k_type_ = k_type;
   layout.v_type_ = v_type;
-  const uint64_t head_values = uint64_t{block_size} * shape.head_dim;
-  layout.head_k_bytes_ = head_values * GetCodec(k_type).bytes_per_value;
-  layout.head_bytes_ = layout.head_k_bytes_ + head_values * GetCodec(v_type).bytes_per_value;
-  layout.layer_bytes_ = layout.head_bytes_ * shape.num_kv_heads;
+  layout.layer_bytes_ =
+      uint64_t{block_size / kGranuleSlots} * shape.num_kv_heads * KvHeadGranuleBytes(k_type, v_type, shape.head_dim);
   layout.block_bytes_ = layout.layer_bytes_ * shape.num_layers;
   return layout;
 }
@@ -61,14 +61,12 @@ KvView BlockLayout::View(uint8_t* base) const {
   KvView view;
   view.base = base;
   view.block_stride = block_bytes_;
-  view.layer_stride = layer_bytes_;
-  view.head_stride = head_bytes_;
-  view.v_offset = head_k_bytes_;
   view.block_size = block_size_;
   view.num_kv_heads = shape_.num_kv_heads;
   view.head_dim = shape_.head_dim;
   view.k_type = k_type_;
   view.v_type = v_type_;
+  view.layer_stride = view.LayOutHeads();
   return view;
 }
 

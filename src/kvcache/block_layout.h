@@ -19,7 +19,7 @@ struct KvShape {
 class BlockLayout {
  public:
   // kInvalidArgument where block_size is no multiple of 16 in [16, 4096] or the shape is out of limits; sizes are
-  // checked for overflow.
+  // checked for overflow. kUnsupported where a codec cannot store heads of this size.
   static Result<BlockLayout> Create(const KvShape& shape, uint32_t block_size, KvType k_type, KvType v_type);
 
   uint32_t block_size() const { return block_size_; }    // Slots.
@@ -40,8 +40,6 @@ class BlockLayout {
   uint32_t block_size_ = 0;
   KvType k_type_ = KvType::kF16;
   KvType v_type_ = KvType::kF16;
-  uint64_t head_k_bytes_ = 0;  // K of one KV head in one layer of a block; V follows it.
-  uint64_t head_bytes_ = 0;    // K and V of one KV head in one layer.
   uint64_t layer_bytes_ = 0;
   uint64_t block_bytes_ = 0;
 };

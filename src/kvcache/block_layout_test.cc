@@ -25,6 +25,39 @@ TEST(BlockLayoutTest, BytesAreThoseOfAllLayersHeadsAndSlots) {
   EXPECT_EQ(mixed->block_bytes(), 16u * 30 * 3 * 64 * (4 + 2));
 }
 
+TEST(BlockLayoutTest, BytesOfCodecsAreTheirCodesAndScalesExactly) {
+  const auto bits_per_value = [](uint32_t head_dim, KvType k_type, KvType v_type) {
+    const auto layout = BlockLayout::Create({30, 3, head_dim}, 64, k_type, v_type);
+    EXPECT_TRUE(layout.ok()) << layout.status().ToString();
+    return 8.0 * static_cast<double>(layout->block_bytes()) / (64.0 * 30 * 3 * head_dim * 2);
+  };
+
+  EXPECT_EQ(bits_per_value(64, KvType::kBF16, KvType::kBF16), 16);
+  EXPECT_EQ(bits_per_value(64, KvType::kF8E4M3, KvType::kF8E4M3), 8.25);
+  EXPECT_EQ(bits_per_value(64, KvType::kF8E5M2, KvType::kF8E5M2), 8.25);
+  EXPECT_EQ(bits_per_value(64, KvType::kI8, KvType::kI8), 8.25);
+  EXPECT_EQ(bits_per_value(64, KvType::kI4, KvType::kI4), 4.5);
+  EXPECT_EQ(bits_per_value(64, KvType::kI4Head, KvType::kI4Head), 4.25);
+  EXPECT_EQ(bits_per_value(64, KvType::kI8, KvType::kI4), (8 + 4) / 2.0 + 0.5);  // Three scales, of a line of four.
+  EXPECT_EQ(bits_per_value(256, KvType::kI8, KvType::kI8), 8 + 16.0 / 256);
+  EXPECT_EQ(bits_per_value(256, KvType::kI4, KvType::kI4), 4.5);
+}
+
+TEST(BlockLayoutTest, HeadSizesThatACodecCannotStoreAreRefusedWithTheRule) {
+  for (const uint32_t head_dim : {16u, 80u, 96u}) {
+    for (const KvType type : {KvType::kI4, KvType::kI4Head}) {
+      const auto layout = BlockLayout::Create({2, 2, head_dim}, 64, KvType::kF16, type);
+
+      ASSERT_FALSE(layout.ok());
+      EXPECT_EQ(layout.status().code(), StatusCode::kUnsupported);
+      EXPECT_THAT(layout.status().message(), HasSubstr("heads of " + std::to_string(head_dim)));
+      EXPECT_THAT(layout.status().message(), HasSubstr("power of two of at least 32"));
+    }
+    EXPECT_TRUE(BlockLayout::Create({2, 2, head_dim}, 64, KvType::kI8, KvType::kI8).ok());
+  }
+  EXPECT_FALSE(BlockLayout::Create({2, 2, 2048}, 64, KvType::kI8, KvType::kF16).ok());
+}
+
 TEST(BlockLayoutTest, BlocksForRoundsUp) {
   const auto layout = BlockLayout::Create({1, 1, 16}, 16, KvType::kF16, KvType::kF16);
 
@@ -59,6 +92,25 @@ TEST(BlockLayoutTest, ViewCoversEveryByteOfABlockOnce) {
   EXPECT_EQ(view.block_size, 32u);
   EXPECT_EQ(view.k_type, KvType::kF32);
   EXPECT_EQ(view.v_type, KvType::kF16);
+}
+
+TEST(BlockLayoutTest, ViewOfCodecsWithScalesCoversEveryByteOfABlockOnce) {
+  const auto layout = BlockLayout::Create({2, 3, 64}, 32, KvType::kI8, KvType::kI4);
+  ASSERT_TRUE(layout.ok());
+  std::vector<uint8_t> memory(layout->block_bytes());
+
+  const KvView view = layout->View(memory.data());
+
+  size_t end = 0;
+  for (uint32_t layer = 0; layer < 2; ++layer) {
+    for (uint32_t head = 0; head < 3; ++head) {
+      EXPECT_EQ(view.HeadK(0, layer, head), memory.data() + end);
+      EXPECT_EQ(view.HeadV(0, layer, head), memory.data() + end + 32 * 64);
+      EXPECT_EQ(view.HeadScales(0, layer, head), memory.data() + end + 32 * 64 + 32 * 64 / 2);
+      end += 32 * 64 + 32 * 64 / 2 + 2 * 128;
+    }
+  }
+  EXPECT_EQ(end, memory.size());
 }
 
 TEST(BlockLayoutTest, ShapesOutsideTheLimitsAreRefusedWithTheNumber) {

@@ -179,6 +179,39 @@ TEST_P(TinyExactnessTest, EveryBatchOf1To64DecodingSequencesGivesTheSameBits) {
   }
 }
 
+// Codecs that round: against the uncached pass of generic with the same codecs, whatever the cut.
+TEST(TinyExactnessCodecTest, EveryCodecGivesTheSameBitsInEveryCut) {
+  constexpr std::pair<KvType, KvType> kPairs[] = {
+      {KvType::kBF16, KvType::kF8E4M3}, {KvType::kF8E5M2, KvType::kBF16}, {KvType::kI8, KvType::kI8},
+      {KvType::kI8, KvType::kI4},       {KvType::kI4, KvType::kI4Head},   {KvType::kI4Head, KvType::kI4},
+      {KvType::kF8E4M3, KvType::kF16},  {KvType::kF32, KvType::kF8E5M2},
+  };
+  const TinyModelSpec spec = {.num_heads = 6, .num_kv_heads = 2, .head_dim = 64};
+  const auto sequences = Sequences(spec, {19, 37, 5, 261});
+  for (const auto& [k_type, v_type] : kPairs) {
+    std::vector<ForwardTrace> expected;
+    LoadedTinyModel oracle = LoadTinyModel(spec, Generic(), /*num_threads=*/1);
+    for (const std::vector<TokenId>& tokens : sequences) {
+      const ForwardPlan whole = {.kv_type = k_type, .v_type = v_type};
+      expected.push_back(std::move(RunForward(*oracle.model, Generic(), {tokens}, whole).traces[0]));
+    }
+    for (const KernelTable* target : RunnableTargets()) {
+      if (target == &Generic()) continue;
+      for (uint32_t threads : {1u, 3u}) {
+        LoadedTinyModel tiny = LoadTinyModel(spec, *target, threads);
+        for (const ForwardPlan& plan :
+             {ForwardPlan{.block_size = 16, .chunk = 1, .kv_type = k_type, .v_type = v_type},
+              ForwardPlan{.block_size = 64, .chunk = 7, .kv_type = k_type, .v_type = v_type},
+              ForwardPlan{.block_size = 48, .chunk = 0, .kv_type = k_type, .v_type = v_type}}) {
+          ExpectEqual(RunForward(*tiny.model, *target, sequences, plan).traces, expected,
+                      std::string(target->name) + ", " + std::to_string(threads) + " threads, " + plan.ToString());
+          ASSERT_FALSE(HasFailure()) << "the first difference is enough";
+        }
+      }
+    }
+  }
+}
+
 // Positions beyond one and two splits of attention (256 slots), where partial results are merged.
 TEST(TinyExactnessLongTest, SequencesThatCrossSplitsGiveTheSameBits) {
   const TinyModelSpec spec = {.num_layers = 1, .num_heads = 3, .num_kv_heads = 1, .head_dim = 64};

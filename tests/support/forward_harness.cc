@@ -28,7 +28,8 @@ std::string CompareFloats(const char* what, const std::vector<float>& a, const s
 
 std::string ForwardPlan::ToString() const {
   return "block size " + std::to_string(block_size) + ", chunk " + (chunk == 0 ? "whole" : std::to_string(chunk)) +
-         (kv_type == KvType::kF32 ? ", f32 KV" : ", f16 KV") + (is_uncached ? ", uncached" : "");
+         ", K " + std::string(KvTypeName(kv_type)) + ", V " + std::string(KvTypeName(v_type.value_or(kv_type))) +
+         (is_uncached ? ", uncached" : "");
 }
 
 std::string ForwardTrace::FirstDifference(const ForwardTrace& other) const {
@@ -43,7 +44,7 @@ ForwardOutcome RunForward(Model& model, const KernelTable& kernels, const std::v
   const ModelConfig& config = model.config();
   const auto layout = BlockLayout::Create(
       {.num_layers = config.num_layers, .num_kv_heads = config.num_kv_heads, .head_dim = config.head_dim},
-      plan.block_size, plan.kv_type, plan.kv_type);
+      plan.block_size, plan.kv_type, plan.v_type.value_or(plan.kv_type));
   KVERN_CHECK(layout.ok());
 
   // Blocks of all sequences in one poisoned buffer, dealt in a shuffled but reproducible order.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ struct ForwardPlan {
   uint32_t block_size = 64;
   uint32_t chunk = 0;  // Rows of each sequence per step; 0: all at once.
   KvType kv_type = KvType::kF32;
-  bool is_uncached = false;  // Every step computes all tokens so far again, in fresh blocks.
+  std::optional<KvType> v_type = {};  // Where it is not that of K.
+  bool is_uncached = false;           // Every step computes all tokens so far again, in fresh blocks.
   std::string ToString() const;
 };
 

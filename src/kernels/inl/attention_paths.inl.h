@@ -2,11 +2,27 @@
 #pragma once
 
 #include "kernels/inl/attention_rows.inl.h"
+#include "kernels/inl/codecs.inl.h"
 
-// K and V of the granules of one split, in the order of positions.
+// Where a slot stands in what a block holds of a head: its granule's bytes from HeadK, HeadV and HeadScales, the scales
+// of V behind those of K, its lane.
+struct SlotPlace {
+  size_t k, v, scales, v_scales;
+  uint32_t lane;
+  SlotPlace(const KvView& kv, uint32_t slot)
+      : k(slot / kGranuleSlots * KvGranuleBytes(kv.k_type, kv.head_dim)),
+        v(slot / kGranuleSlots * KvGranuleBytes(kv.v_type, kv.head_dim)),
+        scales(slot / kGranuleSlots * KvGranuleScaleBytes(kv.k_type, kv.v_type, kv.head_dim)),
+        v_scales(NumKvScales(kv.k_type, kv.head_dim) * size_t{kGranuleSlots} * sizeof(uint16_t)),
+        lane(slot % kGranuleSlots) {}
+};
+
+// K and V of the granules of one split, in the order of positions, and their scales.
 struct SplitGranules {
   const uint8_t* k[kAttentionSplitSlots / kGranuleSlots];
   const uint8_t* v[kAttentionSplitSlots / kGranuleSlots];
+  const uint8_t* k_scales[kAttentionSplitSlots / kGranuleSlots];
+  const uint8_t* v_scales[kAttentionSplitSlots / kGranuleSlots];
   uint32_t count = 0;
 };
 
@@ -14,8 +30,7 @@ struct SplitGranules {
 // repeat the last granule: as something to fetch ahead they do no harm.
 inline void LocateGranules(const AttentionTile& tile, uint32_t split, uint32_t num_slots, SplitGranules& granules) {
   const KvView& kv = *tile.kv;
-  const size_t k_slot_bytes = kv.head_dim * KvElementBytes(kv.k_type);
-  const size_t v_slot_bytes = kv.head_dim * KvElementBytes(kv.v_type);
+  const SlotPlace step(kv, kGranuleSlots);  // From a granule to the next.
   const uint32_t first = split * kAttentionSplitSlots;
   const BlockIndex* block = tile.block_table + first / kv.block_size;
   uint32_t slot = first % kv.block_size;
@@ -25,13 +40,26 @@ inline void LocateGranules(const AttentionTile& tile, uint32_t split, uint32_t n
       slot = 0;
       ++block;
     }
-    granules.k[g] = kv.HeadK(*block, tile.layer, tile.kv_head) + slot * k_slot_bytes;
-    granules.v[g] = kv.HeadV(*block, tile.layer, tile.kv_head) + slot * v_slot_bytes;
+    const uint32_t granule = slot / kGranuleSlots;
+    granules.k[g] = kv.HeadK(*block, tile.layer, tile.kv_head) + granule * step.k;
+    granules.v[g] = kv.HeadV(*block, tile.layer, tile.kv_head) + granule * step.v;
+    granules.k_scales[g] = kv.HeadScales(*block, tile.layer, tile.kv_head) + granule * step.scales;
+    granules.v_scales[g] = granules.k_scales[g] + step.v_scales;
     slot += kGranuleSlots;
   }
   for (uint32_t g = granules.count; g > 0 && g < kAttentionSplitSlots / kGranuleSlots; ++g) {
     granules.k[g] = granules.k[g - 1];
     granules.v[g] = granules.v[g - 1];
+    granules.k_scales[g] = granules.k_scales[g - 1];
+    granules.v_scales[g] = granules.v_scales[g - 1];
+  }
+}
+
+// Brings the scales of granules into L2.
+inline void FetchScales(const AttentionTile& tile, const SplitGranules& granules) {
+  const size_t num_bytes = KvGranuleScaleBytes(tile.kv->k_type, tile.kv->v_type, tile.kv->head_dim);
+  for (size_t at = 0; at < num_bytes; at += 64) {
+    for (uint32_t g = 0; g < granules.count; ++g) Prefetch(granules.k_scales[g] + at);
   }
 }
 
@@ -82,10 +110,13 @@ inline float* OutOf(const AttentionTile& tile, uint32_t row) {
          row % tile.group_size * tile.kv->head_dim;
 }
 
-// Copies the queries of rows [begin, end) together: q is [num_rows][head_dim].
-inline void GatherQueries(const AttentionTile& tile, uint32_t begin, uint32_t end, float* q) {
+// Copies the queries of rows [begin, end) together, in the form that the codec of K reads: q is [num_rows][head_dim].
+inline void GatherQueries(const AttentionTile& tile, const KeyFunctions& keys, uint32_t begin, uint32_t end, float* q) {
   const size_t dim = tile.kv->head_dim;
-  for (uint32_t row = begin; row < end; ++row) std::memcpy(q + row * dim, QueryOf(tile, row), dim * sizeof(float));
+  for (uint32_t row = begin; row < end; ++row) {
+    std::memcpy(q + row * dim, QueryOf(tile, row), dim * sizeof(float));
+    if (keys.prepare_query != nullptr) keys.prepare_query(q + row * dim, tile.kv->head_dim);
+  }
 }
 
 // What becomes of the states of rows [begin, end) when all splits of a tile that folds them are merged.
@@ -94,7 +125,7 @@ inline void FinishRows(const AttentionTile& tile, uint32_t begin, uint32_t end, 
   for (uint32_t row = begin; row < end; ++row) {
     const float* const state = states + row * floats;
     if (tile.partials == nullptr) {
-      FinishRow(state, OutOf(tile, row), tile.kv->head_dim);
+      FinishRow(state, OutOf(tile, row), *tile.kv);
     } else {
       std::memcpy(PartialOf(tile, tile.split_end - 1, row), state, floats * sizeof(float));
     }
@@ -127,16 +158,17 @@ struct TileScratch {
 
 // Scores, softmax, values and merge of at most kMaxTileRows rows that all see the first n >= 1 slots of a split.
 // `fetch`: the granules of another split to bring into L2 meanwhile, K during the scores, V during the values; or null.
-template <int kDim, class K, class V>
-void RunDecodeRows(const AttentionTile& tile, const TileScratch& scratch, uint32_t split, const SplitGranules& granules,
-                   uint32_t row_begin, uint32_t num_rows, uint32_t n, float c, const SplitGranules* fetch) {
-  const uint32_t dim = kDim != 0 ? kDim : tile.kv->head_dim;
-  ScoreRows<kDim, K>(num_rows, scratch.q + static_cast<size_t>(row_begin) * dim, dim, granules.k,
-                     (n + kGranuleSlots - 1) / kGranuleSlots, scratch.scores, fetch != nullptr ? fetch->k : nullptr);
+inline void RunDecodeRows(const AttentionTile& tile, const KeyFunctions& keys, const ValueFunctions& values,
+                          const TileScratch& scratch, uint32_t split, const SplitGranules& granules, uint32_t row_begin,
+                          uint32_t num_rows, uint32_t n, float c, const SplitGranules* fetch) {
+  const uint32_t dim = tile.kv->head_dim;
+  keys.score(num_rows, scratch.q + static_cast<size_t>(row_begin) * dim, dim, granules.k, granules.k_scales,
+             (n + kGranuleSlots - 1) / kGranuleSlots, scratch.scores, fetch != nullptr ? fetch->k : nullptr);
   for (uint32_t r = 0; r < num_rows; ++r) {
     scratch.maxima[r] = SoftmaxOfSplit(scratch.scores + r * kAttentionScoreStride, n, c, scratch.sums + r * 16);
   }
-  AddValues<kDim, V>(num_rows, scratch.scores, granules.v, n, dim, scratch.out, fetch != nullptr ? fetch->v : nullptr);
+  values.add(num_rows, scratch.scores, granules.v, granules.v_scales, n, dim, scratch.out,
+             fetch != nullptr ? fetch->v : nullptr);
   for (uint32_t r = 0; r < num_rows; ++r) {
     MergeRow(tile, scratch.states, split, row_begin + r, scratch.maxima[r], scratch.sums + r * 16,
              scratch.out + r * dim);
@@ -145,16 +177,16 @@ void RunDecodeRows(const AttentionTile& tile, const TileScratch& scratch, uint32
 
 // Decode: few rows, K and V read as they are stored, memory is the limit. While a split is multiplied, the next one of
 // this tile (or the first of the worker's next tile) is brought into L2.
-template <int kDim, class K, class V>
-void RunDecodeTile(const AttentionTile& tile, float c) {
+inline void RunDecodeTile(const AttentionTile& tile, const KeyFunctions& keys, const ValueFunctions& values, float c) {
   const TileScratch scratch(tile);
-  GatherQueries(tile, 0, tile.num_rows(), scratch.q);
+  GatherQueries(tile, keys, 0, tile.num_rows(), scratch.q);
 
   SplitGranules granules, next;
   LocateGranules(tile, tile.split_begin, SlotsNeeded(tile, tile.split_begin), next);
   for (uint32_t split = tile.split_begin; split < tile.split_end; ++split) {
     granules = next;
     LocateNext(tile, split, next);
+    FetchScales(tile, next);
     // Rows that see the same slots, in passes of even size; only the first pass over a split reads memory.
     const SplitGranules* fetch = next.count > 0 ? &next : nullptr;
     for (uint32_t row = 0, end; row < tile.num_rows(); row = end) {
@@ -165,7 +197,7 @@ void RunDecodeTile(const AttentionTile& tile, float c) {
       for (uint32_t pass = 0; pass < num_passes; ++pass) {
         const uint32_t pass_begin = row + pass * (end - row) / num_passes;
         const uint32_t pass_end = row + (pass + 1) * (end - row) / num_passes;
-        RunDecodeRows<kDim, K, V>(tile, scratch, split, granules, pass_begin, pass_end - pass_begin, n, c, fetch);
+        RunDecodeRows(tile, keys, values, scratch, split, granules, pass_begin, pass_end - pass_begin, n, c, fetch);
         fetch = nullptr;
       }
     }
@@ -173,23 +205,24 @@ void RunDecodeTile(const AttentionTile& tile, float c) {
   if (FoldsSplits(tile)) FinishRows(tile, 0, tile.num_rows(), scratch.states);
 }
 
-// Decodes a split's first num_slots slots to f32: whole granules of K, and V. Returns whether all of V is finite.
-template <class K, class V>
-bool DecodeSplit(const SplitGranules& granules, uint32_t num_slots, uint32_t dim, float* k, float* v) {
-  const uint32_t granule_floats = kGranuleSlots * dim;
-  I32x16 largest = Set1I32(0);  // Of the magnitudes of V, as bits: those of infinity and NaN are above all others.
+// Decodes a split's first num_slots slots to f32, K and V each where its codec is read so: whole granules of K, and V.
+// `granules` then points to them in scratch. Returns whether all of V is finite.
+inline bool DecodeSplit(const KeyFunctions& keys, const ValueFunctions& values, uint32_t num_slots, uint32_t dim,
+                        const TileScratch& scratch, SplitGranules& granules) {
+  bool is_finite = true;
   for (uint32_t g = 0; g < granules.count; ++g) {
-    const K* stored_k = reinterpret_cast<const K*>(granules.k[g]);
-    const V* stored_v = reinterpret_cast<const V*>(granules.v[g]);
-    for (uint32_t i = 0; i < granule_floats; i += 16) Store(k + g * granule_floats + i, LoadStored(stored_k + i));
-    const uint32_t v_floats = std::min(granule_floats, (num_slots - g * kGranuleSlots) * dim);
-    for (uint32_t i = 0; i < v_floats; i += 16) {
-      const F32x16 values = LoadStored(stored_v + i);
-      largest = Max(largest, And(BitsOf(values), Set1I32(0x7fffffff)));
-      Store(v + g * granule_floats + i, values);
+    if (keys.decode != nullptr) {
+      float* const k = scratch.k + g * kGranuleSlots * dim;
+      keys.decode(granules.k[g], dim, k);
+      granules.k[g] = reinterpret_cast<const uint8_t*>(k);
+    }
+    if (values.decode != nullptr) {
+      float* const v = scratch.v + g * kGranuleSlots * dim;
+      is_finite &= values.decode(granules.v[g], std::min(kGranuleSlots, num_slots - g * kGranuleSlots), dim, v);
+      granules.v[g] = reinterpret_cast<const uint8_t*>(v);
     }
   }
-  return HorizontalMax(largest) < 0x7f800000;
+  return is_finite;
 }
 
 // Brings the stored K and V of a split into L2, some lines at a time between pieces of arithmetic.
@@ -225,8 +258,7 @@ constexpr uint32_t PrefillValueChunk(uint32_t dim) { return std::max(32u, 8192 /
 // What a block of rows of the prefill path needs to know about the split at hand.
 struct PrefillSplit {
   uint32_t split;
-  const uint8_t* k[kAttentionSplitSlots / kGranuleSlots];  // Granules in scratch.
-  const uint8_t* v[kAttentionSplitSlots / kGranuleSlots];
+  SplitGranules granules;  // In scratch where they are decoded.
   bool values_are_finite;
   SplitFetcher* ahead;       // Of what comes next.
   uint32_t lines_at_a_time;  // That a tile of rows and a chunk of K fetch.
@@ -246,11 +278,25 @@ inline void FetchRows(const AttentionTile& tile, uint32_t row, uint32_t split) {
   }
 }
 
+// Scores of a tile of kMaxTileRows rows against num_granules granules of a split, decoded or stored.
+template <int kDim>
+void ScorePrefillRows(const KeyFunctions& keys, const float* q, uint32_t dim, const SplitGranules& granules,
+                      uint32_t first, uint32_t num_granules, float* scores) {
+  if (keys.decode == nullptr) {
+    keys.score(kMaxTileRows, q, dim, granules.k + first, granules.k_scales + first, num_granules, scores, nullptr);
+    return;
+  }
+  ScoreRowsOf<kMaxTileRows, kDim, F32Codec>(q, dim, granules.k + first, num_granules, scores, nullptr);
+  if (keys.scale_scores != nullptr) {
+    keys.scale_scores(kMaxTileRows, granules.k_scales + first, num_granules, scores);
+  }
+}
+
 // One split for rows [row_begin, row_begin + kAttentionRowBlock): tiles of kMaxTileRows rows, a chunk of K or V that
 // stays in L1 at a time. A tile goes as far as its last row sees; for the others the weights there are +0.
 template <int kDim>
-void RunPrefillBlock(const AttentionTile& tile, const TileScratch& scratch, const PrefillSplit& split,
-                     uint32_t row_begin, float c) {
+void RunPrefillBlock(const AttentionTile& tile, const KeyFunctions& keys, const ValueFunctions& values,
+                     const TileScratch& scratch, const PrefillSplit& split, uint32_t row_begin, float c) {
   const uint32_t dim = kDim != 0 ? kDim : tile.kv->head_dim;
   const uint32_t num_rows = std::min(kAttentionRowBlock, tile.num_rows() - row_begin);
   const uint32_t num_tiles = (num_rows + kMaxTileRows - 1) / kMaxTileRows;
@@ -268,10 +314,9 @@ void RunPrefillBlock(const AttentionTile& tile, const TileScratch& scratch, cons
       if (chunk == 0) FetchRows(tile, row_begin + t * kMaxTileRows, split.split);
       if (tile_visible[t] <= chunk) continue;
       const uint32_t num_slots = std::min(tile_visible[t] - chunk, kPrefillKeyChunk);
-      ScoreRowsOf<kMaxTileRows, kDim, float>(
-          scratch.q + static_cast<size_t>(row_begin + t * kMaxTileRows) * dim, dim, split.k + chunk / kGranuleSlots,
-          (num_slots + kGranuleSlots - 1) / kGranuleSlots,
-          scratch.scores + t * kMaxTileRows * kAttentionScoreStride + chunk, nullptr);
+      ScorePrefillRows<kDim>(keys, scratch.q + static_cast<size_t>(row_begin + t * kMaxTileRows) * dim, dim,
+                             split.granules, chunk / kGranuleSlots, (num_slots + kGranuleSlots - 1) / kGranuleSlots,
+                             scratch.scores + t * kMaxTileRows * kAttentionScoreStride + chunk);
     }
   }
   for (uint32_t r = 0; r < num_rows; ++r) {
@@ -279,22 +324,32 @@ void RunPrefillBlock(const AttentionTile& tile, const TileScratch& scratch, cons
     if (visible[r] > 0) scratch.maxima[r] = SoftmaxOfSplit(scores, visible[r], c, scratch.sums + r * 16);
     const uint32_t written = (visible[r] + kGranuleSlots - 1) / kGranuleSlots * kGranuleSlots;
     for (uint32_t i = written; i < tile_visible[r / kMaxTileRows]; i += 16) Store(scores + i, Zero());
+    if (values.scale_weights != nullptr) {
+      values.scale_weights(1, split.granules.v_scales, written / kGranuleSlots, scores);
+    }
   }
-  if (split.values_are_finite) {
+  if (values.decode == nullptr) {
+    for (uint32_t t = 0; t < num_tiles; ++t) {
+      if (tile_visible[t] == 0) continue;
+      values.add(kMaxTileRows, scratch.scores + t * kMaxTileRows * kAttentionScoreStride, split.granules.v,
+                 split.granules.v_scales, tile_visible[t], dim,
+                 scratch.out + static_cast<size_t>(t * kMaxTileRows) * dim, nullptr);
+    }
+  } else if (split.values_are_finite) {
     const uint32_t value_chunk = PrefillValueChunk(dim);
     for (uint32_t chunk = 0; chunk < most; chunk += value_chunk) {
       for (uint32_t t = 0; t < num_tiles; ++t) {
         if (tile_visible[t] <= chunk) continue;
-        AddValuesOf<kMaxTileRows, kDim, float>(
-            scratch.scores + t * kMaxTileRows * kAttentionScoreStride + chunk, split.v + chunk / kGranuleSlots,
+        AddValuesOf<kMaxTileRows, kDim, F32Codec>(
+            scratch.scores + t * kMaxTileRows * kAttentionScoreStride + chunk, split.granules.v + chunk / kGranuleSlots,
             std::min(tile_visible[t] - chunk, value_chunk), dim,
             scratch.out + static_cast<size_t>(t * kMaxTileRows) * dim, chunk == 0, nullptr);
       }
     }
   } else {  // +0 times infinity or NaN is NaN: every row stops at its own last slot.
     for (uint32_t r = 0; r < num_rows; ++r) {
-      AddValuesOf<1, kDim, float>(scratch.scores + r * kAttentionScoreStride, split.v, visible[r], dim,
-                                  scratch.out + static_cast<size_t>(r) * dim, true, nullptr);
+      AddValuesOf<1, kDim, F32Codec>(scratch.scores + r * kAttentionScoreStride, split.granules.v, visible[r], dim,
+                                     scratch.out + static_cast<size_t>(r) * dim, true, nullptr);
     }
   }
   for (uint32_t r = 0; r < num_rows; ++r) {
@@ -306,8 +361,8 @@ void RunPrefillBlock(const AttentionTile& tile, const TileScratch& scratch, cons
 
 // Prefill: many rows, arithmetic is the limit. K and V of a split are decoded once for all rows of the tile, and the
 // next ones are brought into L2 meanwhile.
-template <int kDim, class K, class V>
-void RunPrefillTile(const AttentionTile& tile, float c) {
+template <int kDim>
+void RunPrefillTile(const AttentionTile& tile, const KeyFunctions& keys, const ValueFunctions& values, float c) {
   const uint32_t dim = kDim != 0 ? kDim : tile.kv->head_dim;
   const uint32_t num_rows = tile.num_rows();
   const TileScratch scratch(tile);
@@ -318,24 +373,22 @@ void RunPrefillTile(const AttentionTile& tile, float c) {
   const uint32_t num_fetches = padded_rows / kMaxTileRows * (kAttentionSplitSlots / kPrefillKeyChunk);
 
   PrefillSplit decoded;
-  for (uint32_t g = 0; g < kAttentionSplitSlots / kGranuleSlots; ++g) {
-    decoded.k[g] = reinterpret_cast<const uint8_t*>(scratch.k + g * kGranuleSlots * dim);
-    decoded.v[g] = reinterpret_cast<const uint8_t*>(scratch.v + g * kGranuleSlots * dim);
-  }
   SplitGranules granules, next;
   LocateGranules(tile, tile.split_begin, SlotsNeeded(tile, tile.split_begin), next);
   for (uint32_t split = tile.split_begin; split < tile.split_end; ++split) {
     granules = next;
     LocateNext(tile, split, next);
-    SplitFetcher ahead(next, kGranuleSlots * dim * sizeof(K), kGranuleSlots * dim * sizeof(V));
+    FetchScales(tile, next);
+    SplitFetcher ahead(next, KvGranuleBytes(tile.kv->k_type, dim), KvGranuleBytes(tile.kv->v_type, dim));
     decoded.split = split;
-    decoded.values_are_finite = DecodeSplit<K, V>(granules, SlotsNeeded(tile, split), dim, scratch.k, scratch.v);
+    decoded.granules = granules;
+    decoded.values_are_finite = DecodeSplit(keys, values, SlotsNeeded(tile, split), dim, scratch, decoded.granules);
     decoded.ahead = &ahead;
     decoded.lines_at_a_time = (ahead.num_lines() + num_fetches - 1) / num_fetches;
     for (uint32_t row = 0; row < num_rows; row += kAttentionRowBlock) {
       const uint32_t end = std::min(row + kAttentionRowBlock, num_rows);
-      if (split == tile.split_begin) GatherQueries(tile, row, end, scratch.q);
-      RunPrefillBlock<kDim>(tile, scratch, decoded, row, c);
+      if (split == tile.split_begin) GatherQueries(tile, keys, row, end, scratch.q);
+      RunPrefillBlock<kDim>(tile, keys, values, scratch, decoded, row, c);
       if (split + 1 == tile.split_end && FoldsSplits(tile)) FinishRows(tile, row, end, scratch.states);
     }
   }

@@ -17,7 +17,7 @@ uint32_t Argmax(const float* x, uint32_t n);
 float ExpShifted(const float* x, uint32_t n, float scale, float* p);
 
 // attention.inl.h
-void StoreKv(const KvView& kv, uint32_t layer, BlockIndex block, uint32_t slot, const float* k, const float* v);
+uint32_t StoreKv(const KvView& kv, uint32_t layer, BlockIndex block, uint32_t slot, const float* k, const float* v);
 void LoadKv(const KvView& kv, uint32_t layer, BlockIndex block, uint32_t slot, float* k, float* v);
 uint64_t RunAttentionTile(const AttentionTile& tile);
 void MergeAttention(const AttentionTile& tile);

@@ -59,6 +59,19 @@ KVERN_INLINE void StoreF16(uint16_t* p, F32x16 x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8),
                    _mm256_cvtps_ph(x.hi, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+template <bool kIsE4m3>
+KVERN_INLINE __m256 EightFp8(const uint8_t* p, int which) {
+  __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  if (which == 0) x = _mm_slli_epi16(x, 8);
+  if constexpr (kIsE4m3) x = _mm_srai_epi16(x, 1);
+  return _mm256_cvtph_ps(_mm_and_si128(x, _mm_set1_epi16(static_cast<int16_t>(kIsE4m3 ? 0xbf80 : 0xff00))));
+}
+KVERN_INLINE F32x16 LoadE5m2(const uint8_t* p, int which) {
+  return {EightFp8<false>(p, which), EightFp8<false>(p + 16, which)};
+}
+KVERN_INLINE F32x16 LoadE4m3(const uint8_t* p, int which) {
+  return {EightFp8<true>(p, which), EightFp8<true>(p + 16, which)};
+}
 KVERN_INLINE I32x16 LoadI8(const int8_t* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
@@ -176,6 +189,26 @@ KVERN_INLINE int32_t HorizontalMax(I32x16 a) {
   const __m128i by4 = _mm_max_epi32(_mm256_castsi256_si128(by8), _mm256_extracti128_si256(by8, 1));
   const __m128i by2 = _mm_max_epi32(by4, _mm_shuffle_epi32(by4, 0x4e));
   return _mm_cvtsi128_si32(_mm_max_epi32(by2, _mm_shuffle_epi32(by2, 0xb1)));
+}
+
+template <int kDistance>
+KVERN_INLINE __m256 ButterflyOfEight(__m256 a) {
+  __m256 b;
+  if constexpr (kDistance <= 2) {
+    b = _mm256_permute_ps(a, kDistance == 1 ? 0xb1 : 0x4e);
+  } else {
+    b = _mm256_permute2f128_ps(a, a, 1);
+  }
+  constexpr int kUpper = kDistance == 1 ? 0xaa : kDistance == 2 ? 0xcc : 0xf0;
+  return _mm256_blend_ps(_mm256_add_ps(a, b), _mm256_sub_ps(b, a), kUpper);
+}
+template <int kDistance>
+KVERN_INLINE F32x16 Butterfly(F32x16 a) {
+  if constexpr (kDistance == 8) {
+    return {_mm256_add_ps(a.lo, a.hi), _mm256_sub_ps(a.lo, a.hi)};
+  } else {
+    return {ButterflyOfEight<kDistance>(a.lo), ButterflyOfEight<kDistance>(a.hi)};
+  }
 }
 
 KVERN_INLINE void HorizontalSumOf4(const I32x16 (&a)[4], int32_t* out) {

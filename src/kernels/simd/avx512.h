@@ -37,6 +37,16 @@ KVERN_INLINE void StoreF16(uint16_t* p, F32x16 x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                       _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+KVERN_INLINE F32x16 LoadE5m2(const uint8_t* p, int which) {
+  const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i top = _mm256_set1_epi16(static_cast<int16_t>(0xff00));
+  return {_mm512_cvtph_ps(which == 0 ? _mm256_slli_epi16(pairs, 8) : _mm256_and_si256(pairs, top))};
+}
+KVERN_INLINE F32x16 LoadE4m3(const uint8_t* p, int which) {
+  const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i shifted = _mm256_srai_epi16(which == 0 ? _mm256_slli_epi16(pairs, 8) : pairs, 1);
+  return {_mm512_cvtph_ps(_mm256_and_si256(shifted, _mm256_set1_epi16(static_cast<int16_t>(0xbf80))))};
+}
 KVERN_INLINE I32x16 LoadI8(const int8_t* p) {
   return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
@@ -125,6 +135,18 @@ KVERN_INLINE int32_t HorizontalMax(I32x16 a) {
   const __m128i by4 = _mm_max_epi32(_mm256_castsi256_si128(by8), _mm256_extracti128_si256(by8, 1));
   const __m128i by2 = _mm_max_epi32(by4, _mm_shuffle_epi32(by4, 0x4e));
   return _mm_cvtsi128_si32(_mm_max_epi32(by2, _mm_shuffle_epi32(by2, 0xb1)));
+}
+
+template <int kDistance>
+KVERN_INLINE F32x16 Butterfly(F32x16 a) {
+  constexpr __mmask16 kUpper = kDistance == 1 ? 0xaaaa : kDistance == 2 ? 0xcccc : kDistance == 4 ? 0xf0f0 : 0xff00;
+  __m512 b;
+  if constexpr (kDistance <= 2) {
+    b = _mm512_permute_ps(a.v, kDistance == 1 ? 0xb1 : 0x4e);
+  } else {
+    b = _mm512_shuffle_f32x4(a.v, a.v, kDistance == 4 ? 0xb1 : 0x4e);
+  }
+  return {_mm512_mask_sub_ps(_mm512_add_ps(a.v, b), kUpper, b, a.v)};
 }
 
 template <bool kIsMax>

@@ -53,6 +53,21 @@ KVERN_INLINE F32x16 LoadBf16(const uint16_t* p) {
   return r;
 }
 KVERN_INLINE void StoreF16(uint16_t* p, F32x16 x) { KVERN_LANES p[i] = F32ToF16(x.v[i]); }
+// Of 16 pairs of 8-bit floats the first ones or the second ones, exactly: e5m2, and e4m3 times 2^-8. e5m2 is the upper
+// half of an f16. e4m3 has no infinity and no NaN here: its largest codes are 480 * 2^-8.
+KVERN_INLINE F32x16 LoadE5m2(const uint8_t* p, int which) {
+  F32x16 r;
+  KVERN_LANES r.v[i] = F16ToF32(static_cast<uint16_t>(p[2 * i + which] << 8));
+  return r;
+}
+KVERN_INLINE F32x16 LoadE4m3(const uint8_t* p, int which) {
+  F32x16 r;
+  KVERN_LANES {
+    const int code = p[2 * i + which];
+    r.v[i] = F16ToF32(static_cast<uint16_t>((code & 0x80) << 8 | (code & 0x7f) << 7));
+  }
+  return r;
+}
 // Bytes, widened; and the low byte of every lane.
 KVERN_INLINE I32x16 LoadI8(const int8_t* p) {
   I32x16 r;
@@ -247,6 +262,13 @@ KVERN_INLINE int32_t HorizontalMax(I32x16 a) {
   return max;
 }
 
+// Lanes i and i + kDistance (1, 2, 4 or 8), where i has no such bit, become their sum and their difference.
+template <int kDistance>
+KVERN_INLINE F32x16 Butterfly(F32x16 a) {
+  F32x16 r;
+  KVERN_LANES r.v[i] = (i & kDistance) == 0 ? a.v[i] + a.v[i + kDistance] : a.v[i - kDistance] - a.v[i];
+  return r;
+}
 // The same of four vectors at once, into out[0] to out[3].
 KVERN_INLINE void HorizontalSumOf4(const I32x16 (&a)[4], int32_t* out) {
   for (int i = 0; i < 4; ++i) out[i] = HorizontalSum(a[i]);

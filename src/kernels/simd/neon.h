@@ -73,6 +73,21 @@ KVERN_INLINE void StoreF16(uint16_t* p, F32x16 x) {
   StoreFourF16(p + 8, x.q2);
   StoreFourF16(p + 12, x.q3);
 }
+template <bool kIsE4m3>
+KVERN_INLINE float32x4_t FourFp8(const uint8_t* p, int which) {
+  uint16x4_t x = vreinterpret_u16_u8(vld1_u8(p));
+  if (which == 0) x = vshl_n_u16(x, 8);
+  if constexpr (kIsE4m3) x = vreinterpret_u16_s16(vshr_n_s16(vreinterpret_s16_u16(x), 1));
+  return vcvt_f32_f16(vreinterpret_f16_u16(vand_u16(x, vdup_n_u16(kIsE4m3 ? 0xbf80 : 0xff00))));
+}
+KVERN_INLINE F32x16 LoadE5m2(const uint8_t* p, int which) {
+  return {FourFp8<false>(p, which), FourFp8<false>(p + 8, which), FourFp8<false>(p + 16, which),
+          FourFp8<false>(p + 24, which)};
+}
+KVERN_INLINE F32x16 LoadE4m3(const uint8_t* p, int which) {
+  return {FourFp8<true>(p, which), FourFp8<true>(p + 8, which), FourFp8<true>(p + 16, which),
+          FourFp8<true>(p + 24, which)};
+}
 KVERN_INLINE I32x16 LoadI8(const int8_t* p) {
   const int8x16_t bytes = vld1q_s8(p);
   const int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_high_s8(bytes);
@@ -183,6 +198,23 @@ KVERN_INLINE float HorizontalMax(F32x16 a) {
   const float32x4_t by4 = MaxOfFour(MaxOfFour(a.q0, a.q2), MaxOfFour(a.q1, a.q3));
   const float32x4_t by2 = MaxOfFour(by4, vextq_f32(by4, by4, 2));
   return vgetq_lane_f32(MaxOfFour(by2, vextq_f32(by2, by2, 1)), 0);
+}
+template <int kDistance>
+KVERN_INLINE float32x4_t ButterflyOfFour(float32x4_t a) {
+  const float32x4_t b = kDistance == 1 ? vrev64q_f32(a) : vextq_f32(a, a, 2);
+  const uint32x4_t upper = {0, kDistance == 1 ? ~0u : 0u, kDistance == 2 ? ~0u : 0u, ~0u};
+  return vbslq_f32(upper, vsubq_f32(b, a), vaddq_f32(a, b));
+}
+template <int kDistance>
+KVERN_INLINE F32x16 Butterfly(F32x16 a) {
+  if constexpr (kDistance == 8) {
+    return {vaddq_f32(a.q0, a.q2), vaddq_f32(a.q1, a.q3), vsubq_f32(a.q0, a.q2), vsubq_f32(a.q1, a.q3)};
+  } else if constexpr (kDistance == 4) {
+    return {vaddq_f32(a.q0, a.q1), vsubq_f32(a.q0, a.q1), vaddq_f32(a.q2, a.q3), vsubq_f32(a.q2, a.q3)};
+  } else {
+    return {ButterflyOfFour<kDistance>(a.q0), ButterflyOfFour<kDistance>(a.q1), ButterflyOfFour<kDistance>(a.q2),
+            ButterflyOfFour<kDistance>(a.q3)};
+  }
 }
 KVERN_INLINE int32x4_t SumByFour(I32x16 a) { return vaddq_s32(vaddq_s32(a.q0, a.q1), vaddq_s32(a.q2, a.q3)); }
 KVERN_INLINE int32x4_t MaxByFour(I32x16 a) { return vmaxq_s32(vmaxq_s32(a.q0, a.q1), vmaxq_s32(a.q2, a.q3)); }

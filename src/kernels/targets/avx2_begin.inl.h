@@ -17,3 +17,5 @@ namespace kvern::avx2 {
 #include "kernels/simd/avx2.h"
 
 #include "kernels/simd/dot_avx2.h"
+
+#include "kernels/simd/kv_dot_avx2.h"

@@ -18,3 +18,5 @@ namespace kvern::avx512 {
 #include "kernels/simd/avx512.h"
 
 #include "kernels/simd/dot_avx512.h"
+
+#include "kernels/simd/kv_dot_avx512.h"

@@ -18,3 +18,5 @@ namespace kvern::avx512_vnni {
 #include "kernels/simd/avx512.h"
 
 #include "kernels/simd/dot_avx512_vnni.h"
+
+#include "kernels/simd/kv_dot_avx512_vnni.h"

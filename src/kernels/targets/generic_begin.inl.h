@@ -13,3 +13,5 @@ namespace kvern::generic {
 #include "kernels/simd/generic.h"
 
 #include "kernels/simd/dot_generic.h"
+
+#include "kernels/simd/kv_dot_generic.h"

@@ -17,3 +17,5 @@ namespace kvern::neon {
 #include "kernels/simd/neon.h"
 
 #include "kernels/simd/dot_neon.h"
+
+#include "kernels/simd/kv_dot_neon.h"

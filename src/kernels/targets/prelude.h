@@ -20,6 +20,7 @@
 #include "base/check.h"
 #include "kernels/attention_tile.h"
 #include "kernels/kernel_table.h"
+#include "kernels/kv_codec.h"
 #include "kernels/kv_view.h"
 #include "kernels/packed_layout.h"
 #include "kernels/packed_matrix.h"

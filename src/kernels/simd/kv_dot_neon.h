@@ -1,0 +1,66 @@
+// Dot products of stored codes and 15-bit factors by sdot (FEAT_DotProd): see kv_dot_generic.h. sdot multiplies signed
+// bytes. A query is 128 * high + low with both parts signed; of weights 2^14 is taken first, so that their high part is
+// signed too, and given back through the sum of the codes.
+#pragma once
+
+template <bool kIsQuery, int kBits>
+inline constexpr int kKvCodeOffset = kBits == 4 ? 8 : 0;
+
+template <bool kIsQuery, int kBits>
+KVERN_INLINE void StoreFactors(uint8_t* p, I32x16 factors) {
+  factors = Add(factors, Set1I32(kIsQuery ? 64 : -(1 << 14)));
+  const I32x16 high = ShiftRightSigned<7>(factors);
+  StoreLowBytes(reinterpret_cast<int8_t*>(p), high);
+  const I32x16 low = Sub(factors, ShiftLeft<7>(high));
+  StoreLowBytes(reinterpret_cast<int8_t*>(p + 16), kIsQuery ? Sub(low, Set1I32(64)) : low);
+}
+
+template <bool kIsQuery, int kBits>
+struct KvFactors {
+  int8x16_t high, low;
+};
+KVERN_INLINE int8x16_t BroadcastFour(const uint8_t* p) {
+  int32_t four;
+  std::memcpy(&four, p, 4);
+  return vreinterpretq_s8_s32(vdupq_n_s32(four));
+}
+template <bool kIsQuery, int kBits>
+KVERN_INLINE KvFactors<kIsQuery, kBits> LoadFactors(const uint8_t* p, int index) {
+  return {BroadcastFour(p + 4 * index), BroadcastFour(p + 16 + 4 * index)};
+}
+
+template <bool kIsQuery, int kBits>
+using KvCodes = Bytes64;
+template <bool kIsQuery, int kBits>
+KVERN_INLINE KvCodes<kIsQuery, kBits> PrepareKvCodes(Bytes64 codes) {
+  return codes;
+}
+
+template <bool kIsQuery, int kBits>
+struct KvSum {
+  I32x16 high, low, codes;  // `codes`: of weights only.
+};
+template <bool kIsQuery, int kBits>
+KVERN_INLINE KvSum<kIsQuery, kBits> KvDotBegin() {
+  return {Set1I32(0), Set1I32(0), Set1I32(0)};
+}
+KVERN_INLINE void KvDotBytes(I32x16& sum, const Bytes64& codes, int8x16_t factors) {
+  sum.q0 = vdotq_s32(sum.q0, vreinterpretq_s8_u8(codes.q0), factors);
+  sum.q1 = vdotq_s32(sum.q1, vreinterpretq_s8_u8(codes.q1), factors);
+  sum.q2 = vdotq_s32(sum.q2, vreinterpretq_s8_u8(codes.q2), factors);
+  sum.q3 = vdotq_s32(sum.q3, vreinterpretq_s8_u8(codes.q3), factors);
+}
+template <bool kIsQuery, int kBits>
+KVERN_INLINE void KvDotAdd(KvSum<kIsQuery, kBits>& sum, const Bytes64& codes,
+                           const KvFactors<kIsQuery, kBits>& factors) {
+  KvDotBytes(sum.high, codes, factors.high);
+  KvDotBytes(sum.low, codes, factors.low);
+  if constexpr (!kIsQuery) KvDotBytes(sum.codes, codes, vdupq_n_s8(1));
+}
+template <bool kIsQuery, int kBits>
+KVERN_INLINE void KvDotFlush(KvSum<kIsQuery, kBits>& /*sum*/) {}
+template <bool kIsQuery, int kBits>
+KVERN_INLINE I32x16 KvDotEnd(const KvSum<kIsQuery, kBits>& sum) {
+  const I32x16 total = Add(ShiftLeft<7>(sum.high), sum.low);
+  return kIsQuery ? total : Add(total, ShiftLeft<14>(sum.codes));
+}
