@@ -9,6 +9,7 @@
 #include "cli/generation.h"
 #include "cli/model_path.h"
 #include "cli/output.h"
+#include "cli/placement_table.h"
 #include "kvern/model_info.h"
 
 namespace kvern::cli {
@@ -17,7 +18,8 @@ namespace {
 constexpr char kExamples[] =
     "Examples:\n"
     "  kvern inspect models/SmolLM2-135M-Instruct.Q4_1.gguf\n"
-    "  kvern inspect model.gguf --budget 2GiB --budget 16GiB --json";
+    "  kvern inspect model.gguf --budget 2GiB --budget 16GiB --json\n"
+    "  kvern inspect model.gguf --placements --lengths 200,1000,4000 --window 1024 --sinks 4";
 
 constexpr KvType kKvTypes[] = {KvType::kF32,    KvType::kF16, KvType::kBF16, KvType::kF8E4M3,
                                KvType::kF8E5M2, KvType::kI8,  KvType::kI4,   KvType::kI4Head};
@@ -42,6 +44,7 @@ class InspectCommand : public Command {
         ->capture_default_str()
         ->check(CLI::Range(16u, 4096u))
         ->type_name("TOKENS");
+    placements_.AddTo(app);
     app.add_flag("--json", is_json_, "One JSON object");
     app.footer(kExamples);
   }
@@ -54,6 +57,7 @@ class InspectCommand : public Command {
       if (!bytes.ok()) return FailUsage(Status::InvalidArgument("--budget: " + bytes.status().message()));
       budget_bytes_.push_back(*bytes);
     }
+    if (placements_.is_wanted()) return placements_.Run(*path, block_size_, is_json_);
     const Result<ModelInfo> info = InspectModel(*path);
     if (!info.ok()) return Fail(info.status());
     WriteOut(is_json_ ? Dump(Json(*info)) : Text(*info));
@@ -165,6 +169,7 @@ class InspectCommand : public Command {
   std::vector<std::string> budgets_;
   std::vector<uint64_t> budget_bytes_;
   uint32_t block_size_ = CacheOptions().block_size;
+  PlacementTable placements_;
   bool is_json_ = false;
 };
 

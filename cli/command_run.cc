@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "cli/cache_report.h"
 #include "cli/command.h"
 #include "cli/engine_flags.h"
 #include "cli/exit_code.h"
@@ -33,6 +34,7 @@ class RunCommand : public Command {
         ->allow_extra_args(false);
     app.add_flag("--parse-special", parse_special_, "Text like <|im_start|> in the prompt counts as a control token");
     app.add_flag("--ignore-eos", ignore_eos_, "Go on after the model has ended its answer");
+    app.add_flag("--stats", has_stats_, "What the cache costs before the run and what it held after it, on stderr");
     app.add_flag("--json", is_json_, "One JSON object at the end instead of text: text, ids, stats, finish reason");
 
     const char* const group = "Sampling (greedy, unless --temp is given)";
@@ -92,6 +94,9 @@ class RunCommand : public Command {
     if (const Status status = CheckCodecs(*options, engine_.lossy); !status.ok()) return Fail(status);
     const auto engine = OpenEngine(*options);
     if (!engine.ok()) return Fail(engine.status());
+    if (has_stats_ || !engine_.kv_budget.empty()) {
+      std::fprintf(stderr, "%s\n", CacheCostText((*engine)->cache_cost(), (*engine)->options().cache).c_str());
+    }
     auto prompt = (*engine)->tokenizer().Encode(prompt_, {.add_special = true, .parse_special = parse_special_});
     if (!prompt.ok()) return Fail(prompt.status());
     if (prompt->empty())
@@ -118,6 +123,7 @@ class RunCommand : public Command {
       WriteOut("\n");
     }
     FlushOut();
+    if (has_stats_) std::fprintf(stderr, "%s", CacheStatsText(engine.Stats()).c_str());
     std::fprintf(stderr, "%s\n", Summary(made->stats).c_str());
     return WasInterrupted() ? kExitInterrupted : kExitDone;
   }
@@ -131,6 +137,7 @@ class RunCommand : public Command {
   size_t num_prompts_ = 0;
   bool parse_special_ = false;
   bool ignore_eos_ = false;
+  bool has_stats_ = false;
   bool is_json_ = false;
 };
 

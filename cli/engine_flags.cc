@@ -66,6 +66,29 @@ void EngineFlags::AddAllTo(CLI::App& app, const std::string& context_help) {
                  "Memory for keys and values, like 512MiB or 2GiB; default: what the context needs")
       ->type_name("BYTES")
       ->group(kEngineGroup);
+  app.add_option("--placement", placement,
+                 "How the cache lies in memory: paged, contiguous, growing, or ring (with --window); same answer")
+      ->check(OneOf(PlacementNames()))
+      ->capture_default_str()
+      ->type_name("NAME")
+      ->group(kEngineGroup);
+  app.add_option("--window", window_tokens,
+                 "Each token sees this many last ones, and the cache keeps no others: text without end in fixed memory")
+      ->type_name("TOKENS")
+      ->group(kEngineGroup);
+  app.add_option("--sinks", num_sinks, "With --window: this many first tokens stay in sight; 4 keep most models steady")
+      ->type_name("TOKENS")
+      ->group(kEngineGroup);
+  app.add_option("--global", global_tokens, "With --window: positions that stay in sight too, like 100-149,300")
+      ->type_name("RANGES")
+      ->group(kEngineGroup);
+  app.add_option("--spill-dir", spill_directory,
+                 "Admit requests by what they need now; those that must wait for memory keep their cache in a file here")
+      ->type_name("DIR")
+      ->group(kEngineGroup);
+  app.add_option("--spill-limit", spill_limit, "Most bytes of that file, like 4GiB; default: 8GiB")
+      ->type_name("BYTES")
+      ->group(kEngineGroup);
   app.add_option("--prefill-chunk", prefill_chunk, "Prompt tokens per step")
       ->capture_default_str()
       ->type_name("TOKENS")
@@ -106,6 +129,20 @@ Result<EngineOptions> EngineFlags::ToOptions() const {
   }
   if (!v_type.empty()) {
     KVERN_ASSIGN_OR_RETURN(options.cache.v_type, ParseKvTypeFlag("--v-type", v_type));
+  }
+  options.cache.placement = placement;
+  options.cache.window_tokens = window_tokens;
+  options.cache.num_sinks = num_sinks;
+  if (!global_tokens.empty()) {
+    Result<std::vector<TokenRange>> ranges = ParseRanges(global_tokens);
+    if (!ranges.ok()) return Status::InvalidArgument("--global: " + ranges.status().message());
+    options.cache.global_tokens = std::move(ranges).value();
+  }
+  options.cache.spill_directory = spill_directory;
+  if (!spill_limit.empty()) {
+    const Result<uint64_t> bytes = ParseBytes(spill_limit);
+    if (!bytes.ok()) return Status::InvalidArgument("--spill-limit: " + bytes.status().message());
+    options.cache.spill_limit_bytes = *bytes;
   }
   if (!kv_budget.empty()) {
     const Result<uint64_t> bytes = ParseBytes(kv_budget);

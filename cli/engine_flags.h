@@ -23,6 +23,12 @@ struct EngineFlags {
   std::string k_type, v_type;  // Where they differ from kv_type; else empty.
   uint32_t block_size = CacheOptions().block_size;
   std::string kv_budget;
+  std::string placement = CacheOptions().placement;
+  uint32_t window_tokens = 0;
+  uint32_t num_sinks = 0;
+  std::string global_tokens;
+  std::string spill_directory;
+  std::string spill_limit;
   std::string activations = "int8";
   uint32_t prefill_chunk = EngineOptions().prefill_chunk;
   bool is_cache_off = false;

@@ -73,6 +73,29 @@ Result<uint64_t> ParseBytes(std::string_view text) {
   return error;
 }
 
+Result<std::vector<TokenRange>> ParseRanges(std::string_view text) {
+  const Status error = Status::InvalidArgument(Quoted(text) + " is no list of positions; expected one like 100-149,300");
+  std::vector<TokenRange> ranges;
+  const char* at = text.data();
+  const char* const end = text.data() + text.size();
+  while (true) {
+    uint32_t first = 0, last = 0;
+    auto [next, code] = std::from_chars(at, end, first);
+    if (code != std::errc()) return error;
+    last = first;
+    if (next != end && *next == '-') {
+      const auto [after, last_code] = std::from_chars(next + 1, end, last);
+      if (last_code != std::errc()) return error;
+      next = after;
+    }
+    if (last < first || last == std::numeric_limits<uint32_t>::max()) return error;
+    ranges.push_back({first, last + 1});
+    if (next == end) return ranges;
+    if (*next != ',') return error;
+    at = next + 1;
+  }
+}
+
 Result<std::vector<uint32_t>> ParseCounts(std::string_view text) {
   std::vector<uint32_t> counts;
   if (text == "none") return counts;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kvern/options.h"
 #include "kvern/status.h"
 
 namespace kvern::cli {
@@ -14,6 +15,8 @@ namespace kvern::cli {
 Result<uint64_t> ParseBytes(std::string_view text);
 // "128,512,2048" -> those counts; "none" -> no count at all.
 Result<std::vector<uint32_t>> ParseCounts(std::string_view text);
+// "100-149,300" -> those positions, the last one of a range included.
+Result<std::vector<TokenRange>> ParseRanges(std::string_view text);
 
 std::string FormatBytes(uint64_t bytes);    // 1536 -> "1.5 KiB"
 std::string FormatCount(uint64_t count);    // 1234567 -> "1,234,567"

@@ -33,6 +33,22 @@ TEST(ParseCountsTest, ReadsListsAndNone) {
   EXPECT_THAT(*ParseCounts("none"), IsEmpty());
 }
 
+TEST(ParseRangesTest, ReadsPositionsAndRangesWithTheirEnds) {
+  const std::vector<TokenRange> ranges = *ParseRanges("100-149,300,0-0");
+
+  ASSERT_EQ(ranges.size(), 3u);
+  EXPECT_EQ(ranges[0].begin, 100u);
+  EXPECT_EQ(ranges[0].end, 150u);
+  EXPECT_EQ(ranges[1].begin, 300u);
+  EXPECT_EQ(ranges[1].end, 301u);
+  EXPECT_EQ(ranges[2].end, 1u);
+}
+
+TEST(ParseRangesTest, RefusesAnythingElse) {
+  for (const char* text : {"", ",", "1,", "1-", "-1", "5-4", "1--2", "1-2-3", "a", "1 - 2", "4294967295"})
+    EXPECT_FALSE(ParseRanges(text).ok()) << text;
+}
+
 TEST(ParseCountsTest, RefusesAnythingElse) {
   for (const char* text : {"", ",", "1,", "1;2", "1, 2", "-1", "4294967296"})
     EXPECT_FALSE(ParseCounts(text).ok()) << text;

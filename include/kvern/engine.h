@@ -16,6 +16,7 @@
 #include <memory>
 #include <vector>
 
+#include "kvern/cache_cost.h"
 #include "kvern/model_info.h"
 #include "kvern/options.h"
 #include "kvern/request.h"
@@ -54,6 +55,8 @@ class Engine {
   virtual const ModelInfo& model_info() const = 0;
   // The options in force: defaults resolved (context, threads, target, budget).
   virtual const EngineOptions& options() const = 0;
+  // What a token and a sequence cost, and what the budget holds; fixed when the engine is opened.
+  virtual const CacheCost& cache_cost() const = 0;
   virtual EngineStats Stats() const = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kvern/status.h"
 
@@ -22,6 +23,11 @@ enum class ActivationMode : uint8_t {
   kF32,   // Kept as they are: the reference.
 };
 
+// Positions [begin, end) of a sequence.
+struct TokenRange {
+  uint32_t begin = 0, end = 0;
+};
+
 struct CacheOptions {
   bool is_enabled =
       true;  // Off: every step computes the keys and values of all tokens again (a baseline to compare with).
@@ -29,12 +35,26 @@ struct CacheOptions {
   uint32_t block_size = 64;   // Tokens per block; a multiple of 16, at most 4096.
   KvType k_type = KvType::kF16;
   KvType v_type = KvType::kF16;
+  // How the tokens of a sequence lie in memory; all give the same answer (docs/extending.md).
+  //   "paged": blocks as it grows. "contiguous": its longest course at once. "growing": a run of blocks that doubles.
+  //   "ring": a fixed size, for layers that see a window.
+  std::string placement = "paged";
+  // Tokens that a row sees, its own included; 0: all, or what the model's own layers see. The cache then holds no more
+  // than that for each sequence, and a sequence may grow without end.
+  uint32_t window_tokens = 0;
+  uint32_t num_sinks = 0;                 // First tokens that stay in sight of layers that see all in the model.
+  std::vector<TokenRange> global_tokens;  // Further ones that do. Both need a window.
+  // A directory for blocks of sequences that wait while others use their memory, in a file without a name; "": none.
+  // Requests are then admitted by what they need now, and preempted where their answers outgrow the budget together.
+  std::string spill_directory;
+  uint64_t spill_limit_bytes = 8ull << 30;
   Status Validate() const;
 };
 
 struct EngineOptions {
   std::string model_path;       // A GGUF file. Required.
-  uint32_t context_tokens = 0;  // Longest sequence, prompt and generated tokens; 0: the model's, at most 8192.
+  uint32_t context_tokens = 0;  // Longest sequence, prompt and generated tokens; 0: the model's, at most 8192, or no
+                                // limit with a window whose placement gives back what is behind it.
   uint32_t num_threads = 0;     // Workers; 0: one per CPU that the process may use. More than those are refused.
   std::string isa = "auto";     // Kernel target: auto, generic, avx2, avx2-vnni, avx512, avx512-vnni, neon.
   ActivationMode activations = ActivationMode::kInt8;

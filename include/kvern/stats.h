@@ -21,17 +21,25 @@ struct RequestStats {
   uint64_t queue_us = 0;    // From Submit to the first step.
   uint64_t prefill_us = 0;  // From the first step to the first generated token (or the end of the prompt).
   uint64_t decode_us = 0;   // From the first generated token to the last.
+  uint64_t num_preemptions = 0;    // How often it waited while others had its memory.
+  uint64_t tokens_recomputed = 0;  // Computed again because a preemption lost them; not in the counts above.
   uint64_t kv_bytes = 0;    // Bytes of the blocks that the sequence held at its end, shared ones included.
 };
 
-// Blocks of the KV cache by state; free + filling + full = total.
+// Blocks of the KV cache by state, over all layer groups; free + filling + full = total, in blocks and in bytes.
 struct CacheStats {
   uint64_t total_blocks = 0;
   uint64_t free_blocks = 0;
   uint64_t filling_blocks = 0;
   uint64_t full_blocks = 0;
-  uint64_t block_bytes = 0;
-  uint64_t peak_used_blocks = 0;
+  uint64_t block_bytes = 0;       // Of the first layer group: blocks of different groups differ in bytes.
+  uint64_t peak_used_blocks = 0;  // The sum of each layer group's peak.
+  uint64_t total_bytes = 0;
+  uint64_t free_bytes = 0;
+  uint64_t filling_bytes = 0;
+  uint64_t full_bytes = 0;
+  uint64_t peak_used_bytes = 0;  // Of all layer groups at once.
+  uint64_t copied_bytes = 0;     // From block to block: forks, and tables that have outgrown their blocks.
 };
 
 struct EngineStats {
@@ -40,6 +48,10 @@ struct EngineStats {
   uint64_t tokens_computed = 0;
   uint64_t tokens_reused = 0;
   uint64_t query_key_products = 0;
+  uint64_t tokens_recomputed = 0;  // As in RequestStats.
+  uint64_t num_preemptions = 0;
+  uint64_t spilled_bytes = 0;   // Moved out to the second memory so far,
+  uint64_t restored_bytes = 0;  // and back.
   uint64_t running_sequences = 0;
   uint64_t queued_requests = 0;
   uint64_t load_us = 0;

@@ -15,6 +15,8 @@
 #include "platform/affinity.h"
 #include "platform/file_system.h"
 #include "platform/huge_pages.h"
+#include "platform/scratch_file.h"
+#include "tiers/file_store.h"
 
 namespace kvern {
 namespace {
@@ -74,13 +76,16 @@ Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options, const
 
   KVERN_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(PosixFileSystem(), options.model_path));
   KVERN_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(file));
-  KVERN_ASSIGN_OR_RETURN(
-      const CachePlan plan,
-      PlanCache(options, {config.num_layers, config.num_kv_heads, config.head_dim}, config.context_tokens));
+  KVERN_ASSIGN_OR_RETURN(CachePlan plan, PlanCache(options, config));
   parts.options.context_tokens = plan.context_tokens;
   parts.options.cache.budget_bytes = plan.budget_bytes;
   parts.wanted_context_tokens = plan.wanted_context_tokens;
-  KVERN_ASSIGN_OR_RETURN(parts.blocks, BlockPool::Create(plan.layout, plan.budget_bytes, HugePageAllocator()));
+  parts.cache_cost = CostOf(plan);
+  KVERN_ASSIGN_OR_RETURN(parts.cache, KvCache::Create(std::move(plan.spec), HugePageAllocator()));
+  if (!options.cache.spill_directory.empty()) {
+    KVERN_ASSIGN_OR_RETURN(auto scratch, CreateScratchFile(options.cache.spill_directory));
+    parts.store = std::make_unique<FileStore>(std::move(scratch), options.cache.spill_limit_bytes);
+  }
 
   // The tokenizer is built beside the packing of weights: both take a good part of the time to the first token.
   auto tokenizer = InBackground([&file, &config] { return TokenizerFor(file, config.vocab_size); });

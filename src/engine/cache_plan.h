@@ -3,20 +3,29 @@
 
 #include <cstdint>
 
-#include "kvcache/block_layout.h"
+#include "kvcache/kv_cache.h"
+#include "kvern/cache_cost.h"
 #include "kvern/options.h"
+#include "model/model_config.h"
 
 namespace kvern {
 
 struct CachePlan {
-  BlockLayout layout;
+  KvCacheSpec spec;
   uint64_t budget_bytes;           // The one given, or what one sequence of wanted_context_tokens needs.
-  uint32_t wanted_context_tokens;  // As asked for, or the model's, at most 8192.
-  uint32_t context_tokens;         // Of those, what fits the budget.
+  uint32_t wanted_context_tokens;  // As asked for, or what options.h says of 0.
+  uint32_t context_tokens;         // Of those, what the budget holds.
 };
 
-// `options` must be valid. kInvalidArgument for a context longer than the model's `model_context_tokens`;
-// kResourceExhausted for a budget below one block, with the bytes that one needs.
-Result<CachePlan> PlanCache(const EngineOptions& options, const KvShape& shape, uint32_t model_context_tokens);
+// What each layer group sees and how it is placed; pools are without blocks yet. `options` must be valid.
+// kInvalidArgument for a placement that the model's layers cannot have.
+Result<KvCacheSpec> MakeCacheSpec(const EngineOptions& options, const ModelConfig& model);
+
+CacheCost CostOf(const CachePlan& plan);
+
+// `options` must be valid. kInvalidArgument for a context longer than the model was trained for, unless every layer sees
+// a window that is not, with what is pinned; otherwise as MakeCacheSpec. kResourceExhausted for a budget below one block
+// of each layer group, with the bytes that these need.
+Result<CachePlan> PlanCache(const EngineOptions& options, const ModelConfig& model);
 
 }  // namespace kvern

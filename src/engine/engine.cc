@@ -44,6 +44,7 @@ class EngineImpl : public Engine {
   const Tokenizer& tokenizer() const override { return *parts_.tokenizer; }
   const ModelInfo& model_info() const override { return parts_.model_info; }
   const EngineOptions& options() const override { return parts_.options; }
+  const CacheCost& cache_cost() const override { return parts_.cache_cost; }
   EngineStats Stats() const override;
 
  private:
@@ -79,11 +80,11 @@ class EngineImpl : public Engine {
 
 EngineImpl::EngineImpl(EngineParts parts)
     : parts_(std::move(parts)),
-      context_{*parts_.blocks, *parts_.tokenizer, *parts_.kernels, parts_.options.context_tokens,
+      context_{*parts_.cache, parts_.store.get(), *parts_.tokenizer, *parts_.kernels, parts_.options.context_tokens,
                parts_.options.cache.is_enabled},
-      scheduler_(parts_.blocks->layout(), parts_.blocks->total_blocks(), parts_.options.max_sequences,
-                 parts_.options.prefill_chunk),
-      steps_(*parts_.model, *parts_.blocks, *parts_.kernels, parts_.workers.get(), parts_.options.prefill_chunk,
+      scheduler_(parts_.cache->spec(), parts_.options.max_sequences, parts_.options.prefill_chunk,
+                 parts_.store != nullptr && parts_.options.cache.is_enabled),
+      steps_(*parts_.model, *parts_.cache, *parts_.kernels, parts_.workers.get(), parts_.options.prefill_chunk,
              parts_.options.cache.is_enabled) {
   PublishStats(/*num_closed=*/0);
 }
@@ -114,9 +115,9 @@ Status EngineImpl::CheckLength(const char* what, uint64_t num_tokens) const {
     return Status::InvalidArgument(message + "is longer than the context of " +
                                    std::to_string(parts_.wanted_context_tokens));
   }
-  const BlockLayout& layout = parts_.blocks->layout();
+  const KvCacheSpec& spec = parts_.cache->spec();
   return Status::ResourceExhausted(
-      message + "needs " + std::to_string(layout.BlocksFor(num_tokens) * layout.block_bytes()) +
+      message + "needs " + std::to_string(spec.BytesOf(spec.MostBlocks(num_tokens))) +
       " bytes of KV cache, the budget of " + std::to_string(parts_.options.cache.budget_bytes) +
       " bytes has room for " + std::to_string(context) + " tokens");
 }
@@ -141,15 +142,14 @@ Status EngineImpl::CheckChoices(const Request& request, uint32_t count) const {
                                    std::to_string(count) + " answers");
   }
   if (!parts_.options.cache.is_enabled) return Status::Ok();
-  const BlockPool& blocks = *parts_.blocks;
+  const KvCacheSpec& spec = parts_.cache->spec();
   const uint64_t max_slots = Sequence::MaxSlots(request, parts_.options.context_tokens);
-  const uint64_t needed = GroupBlocksFor(blocks.layout(), request.prompt.size(), max_slots).Total(count);
-  if (needed <= blocks.total_blocks()) return Status::Ok();
-  const uint64_t block_bytes = blocks.layout().block_bytes();
-  return Status::ResourceExhausted(
-      std::to_string(count) + " answers of up to " + std::to_string(max_slots) + " tokens with one prompt of " +
-      std::to_string(request.prompt.size()) + " need " + std::to_string(needed * block_bytes) +
-      " bytes of KV cache, the budget has room for " + std::to_string(blocks.total_blocks() * block_bytes));
+  const BlockCounts needed = GroupBlocksFor(spec, count, request.prompt.size(), max_slots).Total(count);
+  if (FitsInto(needed, spec.PoolBlocks())) return Status::Ok();
+  return Status::ResourceExhausted(std::to_string(count) + " answers of up to " + std::to_string(max_slots) +
+                                   " tokens with one prompt of " + std::to_string(request.prompt.size()) + " need " +
+                                   std::to_string(spec.BytesOf(needed)) + " bytes of KV cache, the budget has room for " +
+                                   std::to_string(spec.BytesOf(spec.PoolBlocks())));
 }
 
 Result<TokenStream> EngineImpl::Submit(Request request) {
@@ -201,7 +201,7 @@ Status EngineImpl::CheckScore(const ScoreRequest& request) const {
 
 Result<std::vector<TokenScore>> EngineImpl::Score(const ScoreRequest& request, const ScoreProgress& progress) {
   KVERN_RETURN_IF_ERROR(CheckScore(request));
-  auto job = std::make_shared<ScoreJob>(*parts_.blocks, request);
+  auto job = std::make_shared<ScoreJob>(*parts_.cache, request);
   {
     const std::lock_guard lock(mutex_);
     inbox_.push_back(job);
@@ -227,6 +227,7 @@ void EngineImpl::RunLoop() {
   while (DrainInbox()) {
     FinishCancelled();
     scheduler_.Admit();
+    scheduler_.MakeRoom();
     if (const std::vector<PlannedRows> plan = scheduler_.Plan(); !plan.empty()) steps_.RunSequences(plan);
     RunScoreStep();
     CloseFinished();
@@ -280,11 +281,15 @@ void EngineImpl::CancelEverything() {
 void EngineImpl::PublishStats(uint64_t num_closed) {
   const std::lock_guard lock(mutex_);
   num_open_requests_ -= num_closed;
-  stats_.cache = parts_.blocks->Stats();
+  stats_.cache = parts_.cache->Stats();
   stats_.steps = steps_.num_steps();
   stats_.tokens_computed = steps_.tokens_computed();
   stats_.tokens_reused = steps_.tokens_reused();
   stats_.query_key_products = steps_.query_key_products();
+  stats_.tokens_recomputed = steps_.tokens_recomputed();
+  stats_.num_preemptions = scheduler_.num_preemptions();
+  stats_.spilled_bytes = parts_.cache->spilled_bytes();
+  stats_.restored_bytes = parts_.cache->restored_bytes();
   stats_.running_sequences = scheduler_.num_running();
   stats_.queued_requests = num_open_requests_ - scheduler_.num_running();
 }

@@ -6,21 +6,24 @@
 
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
-#include "kvcache/block_pool.h"
+#include "kvcache/kv_cache.h"
+#include "kvern/block_store.h"
 #include "kvern/engine.h"
 #include "model/model.h"
 
 namespace kvern {
 
 struct EngineParts {
-  EngineOptions options;               // In force: context_tokens is what `blocks` and the model allow.
+  EngineOptions options;               // In force: context_tokens is what `cache` and the model allow.
   uint32_t wanted_context_tokens = 0;  // What the context would be without the budget.
+  CacheCost cache_cost;
   ModelInfo model_info;
   const KernelTable* kernels = nullptr;
   std::unique_ptr<ThreadPool> workers;  // The model's; null where the model needs none.
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<Model> model;
-  std::unique_ptr<BlockPool> blocks;
+  std::unique_ptr<KvCache> cache;
+  std::unique_ptr<BlockStore> store;  // For preempted sequences; may be null.
   std::function<void()> on_engine_thread;  // Runs first on the engine thread; may be empty.
   uint64_t load_us = 0;
 };

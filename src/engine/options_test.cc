@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace kvern {
 namespace {
 
@@ -49,6 +51,32 @@ TEST(EngineOptionsTest, ValuesOutsideTheirRangeAreRefusedWithTheNumber) {
   options = GoodOptions();
   options.activations = static_cast<ActivationMode>(9);
   ExpectRefused(options, "activations is no ActivationMode: 9");
+}
+
+TEST(EngineOptionsTest, BlockSizesAreMultiplesOf16) {
+  for (const uint32_t block_size : {0u, 7u, 1u << 31}) {
+    EngineOptions options = GoodOptions();
+    options.cache.block_size = block_size;
+    ExpectRefused(options, "block_size is " + std::to_string(block_size));
+  }
+}
+
+TEST(EngineOptionsTest, WindowsThatCannotBeAreRefusedWithTheNumbers) {
+  const auto expect_refused = [](const auto& change, const std::string& message) {
+    EngineOptions options = GoodOptions();
+    options.cache.window_tokens = 1024;
+    change(options.cache);
+    ExpectRefused(options, message);
+  };
+
+  expect_refused([](CacheOptions& c) { c.window_tokens = 63; }, "window_tokens is 63, smaller than a block of 64");
+  expect_refused([](CacheOptions& c) { c.num_sinks = 1025; }, "window_tokens is 1024, smaller than the sinks, 1025");
+  expect_refused([](CacheOptions& c) { c.window_tokens = ~0u; }, "window_tokens is 4294967295");
+  expect_refused([](CacheOptions& c) { c.global_tokens = {{5, 5}}; }, "global tokens from 5 to before 5");
+  expect_refused([](CacheOptions& c) { c.placement = "heap"; }, "placement is 'heap', expected one of paged");
+  EngineOptions options = GoodOptions();
+  options.cache.num_sinks = 4;
+  ExpectRefused(options, "without a window");
 }
 
 }  // namespace

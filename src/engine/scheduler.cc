@@ -9,7 +9,7 @@ namespace kvern {
 namespace {
 
 // Whether the prompt of the group is still being computed for more than one.
-bool HasFollowers(const SequenceGroup& group) { return group.size() > 1 && !group[1]->has_blocks(); }
+bool HasFollowers(const SequenceGroup& group) { return group.size() > 1 && group[1]->num_computed() == 0; }
 
 void MoveFinished(SequenceGroup& group, std::vector<std::unique_ptr<Sequence>>& finished) {
   std::erase_if(group, [&](std::unique_ptr<Sequence>& sequence) {
@@ -21,36 +21,117 @@ void MoveFinished(SequenceGroup& group, std::vector<std::unique_ptr<Sequence>>& 
 
 }  // namespace
 
-GroupBlocks GroupBlocksFor(const BlockLayout& layout, uint64_t prompt_tokens, uint64_t max_slots) {
-  const uint64_t shared = prompt_tokens / layout.block_size();
-  return {shared, layout.BlocksFor(max_slots) - shared};
+GroupBlocks GroupBlocksFor(const KvCacheSpec& spec, uint64_t num_sequences, uint64_t prompt_tokens,
+                           uint64_t max_slots) {
+  GroupBlocks blocks = {.shared = {}, .own = spec.MostBlocks(max_slots)};
+  if (num_sequences == 1) return blocks;
+  blocks.shared = spec.SharedBlocks(max_slots, prompt_tokens);
+  for (size_t g = 0; g < blocks.own.size(); ++g) blocks.own[g] -= blocks.shared[g];
+  return blocks;
 }
 
-Scheduler::Scheduler(const BlockLayout& layout, uint64_t total_blocks, uint32_t max_sequences, uint32_t prefill_chunk)
-    : layout_(layout), total_blocks_(total_blocks), max_sequences_(max_sequences), prefill_chunk_(prefill_chunk) {}
+Scheduler::Scheduler(const KvCacheSpec& spec, uint32_t max_sequences, uint32_t prefill_chunk, bool preempts)
+    : spec_(spec),
+      total_(spec.PoolBlocks()),
+      max_sequences_(max_sequences),
+      prefill_chunk_(prefill_chunk),
+      preempts_(preempts && spec.placement->leases_on_demand()) {}
 
 void Scheduler::Admit() {
+  while (!preempted_.empty() && ResumeFront()) preempted_.pop_front();
+  if (!preempted_.empty()) {
+    KVERN_CHECK(promised_ != BlockCounts{});
+    return;
+  }
   while (!waiting_.empty() && AdmitFront()) waiting_.pop_front();
-  KVERN_CHECK(waiting_.empty() || num_reserved_blocks_ > 0);  // A job that fits alone is never stuck.
+  KVERN_CHECK(waiting_.empty() || promised_ != BlockCounts{});  // A job that fits alone is never stuck.
+}
+
+bool Scheduler::Promise(const BlockCounts& blocks) {
+  const BlockCounts sum = Sum(promised_, blocks);
+  if (!FitsInto(sum, total_)) return false;
+  promised_ = sum;
+  return true;
+}
+
+void Scheduler::TakeBack(const BlockCounts& blocks) {
+  for (size_t g = 0; g < promised_.size(); ++g) promised_[g] -= blocks[g];
 }
 
 bool Scheduler::AdmitFront() {
   if (auto* score = std::get_if<std::shared_ptr<ScoreJob>>(&waiting_.front())) {
-    const uint64_t num_blocks = layout_.BlocksFor((*score)->max_slots());
-    if (num_reserved_blocks_ + num_blocks > total_blocks_) return false;
-    num_reserved_blocks_ += num_blocks;
+    if (!Promise(spec_.MostBlocks((*score)->max_slots()))) return false;
     scores_.push_back(std::move(*score));
     return true;
   }
   auto& group = std::get<SequenceGroup>(waiting_.front());
   const Sequence& first = *group.front();
-  const GroupBlocks blocks = GroupBlocksFor(layout_, first.prompt_tokens(), first.max_slots());
-  const uint64_t num_blocks = blocks.Total(group.size());
-  if (num_running_ + group.size() > max_sequences_ || num_reserved_blocks_ + num_blocks > total_blocks_) return false;
-  num_reserved_blocks_ += num_blocks;
+  const bool is_extended = preempts_ && group.size() == 1;
+  const uint64_t promised_tokens = is_extended ? TokensToPromise(first) : 0;
+  const GroupBlocks blocks =
+      GroupBlocksFor(spec_, group.size(), first.prompt_tokens(), is_extended ? promised_tokens : first.max_slots());
+  if (num_running_ + group.size() > max_sequences_ || !Promise(blocks.Total(group.size()))) return false;
   num_running_ += group.size();
-  running_.push_back({std::move(group), blocks, next_turn_++});
+  running_.push_back({std::move(group), blocks, next_order_++, promised_tokens, next_turn_++});
   return true;
+}
+
+uint64_t Scheduler::TokensToPromise(const Sequence& sequence) const {
+  return std::min(sequence.max_slots(), sequence.num_tokens() + spec_.groups[0].layout.block_size());
+}
+
+bool Scheduler::ResumeFront() {
+  Running& running = preempted_.front();
+  Sequence& sequence = *running.group.front();
+  const uint64_t promised_tokens = TokensToPromise(sequence);
+  const BlockCounts blocks = spec_.MostBlocks(promised_tokens);
+  if (!Promise(blocks)) return false;
+  running.blocks.own = blocks;
+  running.promised_tokens = promised_tokens;
+  sequence.Resume();
+  const auto place = std::ranges::upper_bound(running_, running.order, {}, &Running::order);
+  running_.insert(place, std::move(running));
+  return true;
+}
+
+void Scheduler::MakeRoom() {
+  for (size_t i = 0; i < running_.size();) {
+    if (running_[i].promised_tokens == 0 || Extend(i)) ++i;
+  }
+}
+
+bool Scheduler::Extend(size_t i) {
+  const Sequence& sequence = *running_[i].group.front();
+  if (sequence.num_tokens() <= running_[i].promised_tokens) return true;
+  const uint64_t promised_tokens = TokensToPromise(sequence);
+  const BlockCounts blocks = spec_.MostBlocks(promised_tokens);
+  BlockCounts more = blocks;
+  for (size_t g = 0; g < more.size(); ++g) more[g] -= running_[i].blocks.own[g];
+  while (!Promise(more)) {
+    const size_t victim = LastPreemptible();
+    Preempt(victim);
+    if (victim <= i) return false;
+  }
+  running_[i].blocks.own = blocks;
+  running_[i].promised_tokens = promised_tokens;
+  return true;
+}
+
+size_t Scheduler::LastPreemptible() const {
+  size_t i = running_.size();
+  while (running_[--i].promised_tokens == 0) KVERN_CHECK(i > 0);
+  return i;
+}
+
+void Scheduler::Preempt(size_t i) {
+  Running& running = running_[i];
+  running.group.front()->Preempt();
+  TakeBack(running.blocks.own);
+  running.blocks.own = {};
+  ++num_preemptions_;
+  const auto place = std::ranges::upper_bound(preempted_, running.order, {}, &Running::order);
+  preempted_.insert(place, std::move(running));
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
 }
 
 std::vector<PlannedRows> Scheduler::Plan() {
@@ -83,7 +164,9 @@ std::vector<PlannedRows> Scheduler::Plan() {
 std::vector<std::unique_ptr<Sequence>> Scheduler::TakeFinished() {
   std::vector<std::unique_ptr<Sequence>> finished;
   for (Running& running : running_) TakeFinishedOf(running, finished);
+  for (Running& running : preempted_) TakeFinishedOf(running, finished);
   std::erase_if(running_, [](const Running& running) { return running.group.empty(); });
+  std::erase_if(preempted_, [](const Running& running) { return running.group.empty(); });
   for (Job& job : waiting_) {
     if (auto* group = std::get_if<SequenceGroup>(&job)) MoveFinished(*group, finished);
   }
@@ -102,15 +185,15 @@ void Scheduler::TakeFinishedOf(Running& running, std::vector<std::unique_ptr<Seq
   MoveFinished(group, finished);
   if (has_followers && is_first_finished && !group.empty()) group.front()->TakeOverPrompt(*finished[first_finished]);
   num_running_ -= num_before - group.size();
-  num_reserved_blocks_ -= running.blocks.own * (num_before - group.size());
-  if (group.empty()) num_reserved_blocks_ -= running.blocks.shared;
+  TakeBack(Sum({}, running.blocks.own, num_before - group.size()));
+  if (group.empty()) TakeBack(running.blocks.shared);
 }
 
 std::shared_ptr<ScoreJob> Scheduler::TakeFrontScore() {
   KVERN_CHECK(!scores_.empty());
   std::shared_ptr<ScoreJob> score = std::move(scores_.front());
   scores_.pop_front();
-  num_reserved_blocks_ -= layout_.BlocksFor(score->max_slots());
+  TakeBack(spec_.MostBlocks(score->max_slots()));
   return score;
 }
 

@@ -10,7 +10,8 @@
 
 namespace kvern {
 
-ScoreJob::ScoreJob(BlockPool& blocks, ScoreRequest request) : request_(std::move(request)), table_(blocks) {
+ScoreJob::ScoreJob(KvCache& cache, ScoreRequest request)
+    : request_(std::move(request)), cache_(cache, request_.tokens.size() - 1) {
   KVERN_CHECK(request_.first_scored >= 1 && request_.first_scored < request_.tokens.size());
   scores_.reserve(request_.tokens.size() - request_.first_scored);
 }
@@ -35,7 +36,7 @@ Result<std::vector<TokenScore>> ScoreJob::Wait(const ScoreProgress& progress) {
 
 uint64_t ScoreJob::NumUnscored(uint64_t count) const {
   const uint64_t first_scored_row = request_.first_scored - 1;
-  const uint64_t begin = table_.num_tokens();
+  const uint64_t begin = cache_.num_tokens();
   return first_scored_row <= begin ? 0 : std::min(count, first_scored_row - begin);
 }
 
@@ -45,10 +46,10 @@ bool ScoreJob::is_cancelled() const {
 }
 
 Status ScoreJob::OnLogits(uint64_t count, std::span<float> logits, const KernelTable& kernels, ThreadPool* workers) {
-  const uint64_t begin = table_.num_tokens();
+  const uint64_t begin = cache_.num_tokens();
   const uint64_t first_row = begin + NumUnscored(count);
   const uint64_t num_rows = begin + count - first_row;
-  table_.Commit(count);
+  cache_.Commit(count);
   if (num_rows > 0) {
     const size_t vocab_size = logits.size() / num_rows;
     const size_t first_score = scores_.size();

@@ -8,7 +8,7 @@
 
 #include "base/thread_pool.h"
 #include "kernels/kernel_table.h"
-#include "kvcache/block_table.h"
+#include "kvcache/sequence_cache.h"
 #include "kvern/scoring.h"
 #include "kvern/status.h"
 
@@ -17,8 +17,8 @@ namespace kvern {
 // Shared by the thread that waits for the scores and the engine thread, which end in any order.
 class ScoreJob {
  public:
-  // `request` must be valid. `blocks` must outlive the job's time on the engine thread.
-  ScoreJob(BlockPool& blocks, ScoreRequest request);
+  // `request` must be valid. `cache` must outlive the job's time on the engine thread.
+  ScoreJob(KvCache& cache, ScoreRequest request);
 
   // ---- calling thread
   // Waits for the end; `progress` is called on this thread.
@@ -27,10 +27,10 @@ class ScoreJob {
   // ---- engine thread
   // Slots that the job fills: all tokens but the last, which nothing follows.
   uint64_t max_slots() const { return request_.tokens.size() - 1; }
-  BlockTable& table() { return table_; }
-  uint64_t num_pending() const { return max_slots() - table_.num_tokens(); }
+  SequenceCache& cache() { return cache_; }
+  uint64_t num_pending() const { return max_slots() - cache_.num_tokens(); }
   std::span<const TokenId> Pending(uint64_t count) const {
-    return std::span(request_.tokens).subspan(table_.num_tokens(), count);
+    return std::span(request_.tokens).subspan(cache_.num_tokens(), count);
   }
   // How many of the first `count` pending rows give no score; the rest all do.
   uint64_t NumUnscored(uint64_t count) const;
@@ -39,13 +39,13 @@ class ScoreJob {
   // Softmax runs on the workers of `workers`, or here where that is null. kCorruption where logits are not finite.
   Status OnLogits(uint64_t count, std::span<float> logits, const KernelTable& kernels, ThreadPool* workers);
   // Gives the blocks back.
-  void ReleaseBlocks() { table_.Release(); }
+  void ReleaseBlocks() { cache_.Release(); }
   // Wakes the caller. `status` not ok: there are no scores.
   void Finish(Status status);
 
  private:
   const ScoreRequest request_;
-  BlockTable table_;
+  SequenceCache cache_;
   std::vector<TokenScore> scores_;
 
   mutable std::mutex mutex_;

@@ -31,7 +31,8 @@ Sequence::Sequence(const Context& context, Request request, std::shared_ptr<Toke
       max_slots_(MaxSlots(request, context.context_tokens)),
       stream_(std::move(stream)),
       tokens_(std::move(request.prompt)),
-      table_(context.blocks),
+      cache_(context.cache, max_slots_),
+      spill_(context.store != nullptr ? std::make_unique<SequenceSpill>(context.cache, *context.store) : nullptr),
       sampler_(std::move(request.sampling), request.choice_index, context.kernels),
       decoder_(context.tokenizer),
       stop_checker_(std::move(request.stop)),
@@ -41,20 +42,35 @@ Sequence::Sequence(const Context& context, Request request, std::shared_ptr<Toke
 }
 
 void Sequence::ForkPrompt(const Sequence& other) {
-  table_.Fork(other.table_);
+  KVERN_CHECK(cache_.Fork(other.cache_).ok());  // Admission saw to the room.
   OnPromptFound(other);
 }
 
 void Sequence::TakeOverPrompt(Sequence& other) {
-  table_.TakeOver(other.table_);
+  cache_.TakeOver(other.cache_);
   OnPromptFound(other);
 }
 
 // Its prompt began when that of `other` did.
 void Sequence::OnPromptFound(const Sequence& other) {
-  stats_.prompt_tokens_reused = table_.num_tokens();
+  stats_.prompt_tokens_reused = cache_.num_tokens();
   first_step_ = other.first_step_;
   stats_.queue_us = other.stats_.queue_us;
+}
+
+void Sequence::Preempt() {
+  KVERN_CHECK(spill_ != nullptr);
+  ++stats_.num_preemptions;
+  const uint64_t num_computed_before = num_computed();
+  if (spill_->MoveOut(cache_).ok()) return;
+  num_lost_ += num_computed_before;
+  cache_.Release();
+}
+
+void Sequence::Resume() {
+  if (spill_->num_bytes() == 0) return;
+  const uint64_t num_kept = spill_->num_tokens();
+  if (!spill_->MoveIn(cache_).ok()) num_lost_ += num_kept;
 }
 
 void Sequence::OnStepBegin() {
@@ -64,12 +80,16 @@ void Sequence::OnStepBegin() {
   stats_.queue_us = MicrosBetween(submitted_, *first_step_);
 }
 
-void Sequence::OnComputed(uint64_t count, uint64_t num_reused, uint64_t query_key_products) {
-  stats_.tokens_computed += count;
-  if (!is_prefilled_) stats_.prompt_tokens_computed += count;
+uint64_t Sequence::OnComputed(uint64_t count, uint64_t num_reused, uint64_t query_key_products) {
+  const uint64_t num_again = std::min(count, num_lost_);
+  num_lost_ -= num_again;
+  stats_.tokens_recomputed += num_again;
+  stats_.tokens_computed += count - num_again;
+  if (!is_prefilled_) stats_.prompt_tokens_computed += count - num_again;
   stats_.tokens_reused += num_reused;
   stats_.query_key_products += query_key_products;
-  table_.Commit(count);
+  cache_.Commit(count);
+  return num_again;
 }
 
 void Sequence::OnDrawn(const Result<TokenId>& token) {
@@ -89,11 +109,11 @@ void Sequence::Accept(TokenId token) {
     stats_.prefill_us = MicrosBetween(*first_step_, now);
   }
   stats_.decode_us = MicrosBetween(prefill_end_, now);
-  if (!is_cached_) table_.Rewind();
 
   Emit(token, stop_checker_.Push(decoder_.Push(token)));
   if (stop_checker_.is_stopped()) return Finish(FinishReason::kStopString);
-  if (stats_.generated_tokens == max_tokens_) Finish(FinishReason::kLength);
+  if (stats_.generated_tokens == max_tokens_) return Finish(FinishReason::kLength);
+  if (!is_cached_) KVERN_CHECK(cache_.Truncate(0).ok());
 }
 
 void Sequence::Finish(FinishReason reason, Status status) {
@@ -101,14 +121,17 @@ void Sequence::Finish(FinishReason reason, Status status) {
   is_finished_ = true;
   reason_ = reason;
   status_ = std::move(status);
-  stats_.kv_bytes = table_.num_bytes();
+  stats_.kv_bytes = cache_.num_bytes();
   if (first_step_.has_value() && !is_prefilled_) stats_.prefill_us = MicrosBetween(*first_step_, Clock::now());
   std::string text = stop_checker_.Push(decoder_.Finish());
   text += stop_checker_.Finish();
   if (!text.empty()) Emit(-1, std::move(text));
 }
 
-void Sequence::ReleaseBlocks() { table_.Release(); }
+void Sequence::ReleaseBlocks() {
+  cache_.Release();
+  if (spill_ != nullptr) spill_->Drop();
+}
 
 void Sequence::CloseStream() {
   KVERN_CHECK(is_finished_);

@@ -11,12 +11,13 @@
 #include "engine/sampler.h"
 #include "engine/stop_checker.h"
 #include "engine/token_stream_state.h"
-#include "kvcache/block_table.h"
+#include "kvcache/sequence_cache.h"
+#include "kvcache/sequence_spill.h"
 #include "kvern/request.h"
 
 namespace kvern {
 
-// A sequence waits, runs and finishes. While it runs, its tokens without keys and values in the table are pending: each
+// A sequence waits, runs and finishes. While it runs, its tokens without keys and values in the cache are pending: each
 // step computes some of them, and the step that computes the last one gives the next token.
 //   with the cache     all tokens of the prompt are pending first, then one token per step
 //   without the cache  all tokens are pending again after every token
@@ -26,7 +27,8 @@ class Sequence {
 
   // What all sequences of an engine share. Must outlive them.
   struct Context {
-    BlockPool& blocks;
+    KvCache& cache;
+    BlockStore* store;  // For preempted sequences; may be null.
     const Tokenizer& tokenizer;
     const KernelTable& kernels;
     uint32_t context_tokens;  // >= the length of every prompt.
@@ -41,29 +43,36 @@ class Sequence {
   uint64_t max_slots() const { return max_slots_; }
   uint64_t prompt_tokens() const { return stats_.prompt_tokens; }
 
-  BlockTable& table() { return table_; }
-  uint64_t num_pending() const { return tokens_.size() - table_.num_tokens(); }
+  SequenceCache& cache() { return cache_; }
+  // Tokens with keys and values; 0 while it waits for its turn or for another one that computes its prompt.
+  uint64_t num_computed() const { return cache_.num_tokens(); }
+  uint64_t num_pending() const { return tokens_.size() - num_computed(); }
   // The first `count` pending tokens.
   std::span<const TokenId> Pending(uint64_t count) const {
-    return std::span(tokens_).subspan(table_.num_tokens(), count);
+    return std::span(tokens_).subspan(num_computed(), count);
   }
   // Whether the step that computes the last pending token must give its logits: not where the prompt only fills the
   // cache.
   bool needs_logits() const { return max_tokens_ > 0; }
 
   bool is_cancelled() const { return stream_->is_cancelled; }
-  // False while it waits for its turn or for another one that computes its prompt.
-  bool has_blocks() const { return !table_.blocks().empty(); }
 
-  // `other` has the same prompt and has computed it: this sequence, which has no blocks, goes on from there.
+  // `other` has the same prompt and has computed it: this sequence, which has none, goes on from there.
   void ForkPrompt(const Sequence& other);
-  // `other` has the same prompt and ends before it is computed: this sequence, which has no blocks, takes over what is.
+  // `other` has the same prompt and ends before it is computed: this sequence, which has none, takes over what is.
   void TakeOverPrompt(Sequence& other);
+
+  // Gives its blocks to others, the bytes to the store. Where that fails they are lost and computed again.
+  void Preempt();
+  // Takes blocks again, which must be free, and its bytes back. Where that fails they are computed again.
+  void Resume();
+  uint64_t num_tokens() const { return tokens_.size(); }  // Prompt and answer so far.
 
   // A step that computes pending tokens of this sequence begins.
   void OnStepBegin();
-  // It has computed `count` of them and found the keys and values of `num_reused` tokens below them.
-  void OnComputed(uint64_t count, uint64_t num_reused, uint64_t query_key_products);
+  // It has computed `count` of them and found the keys and values of `num_reused` tokens below them. Returns how many it
+  // had computed before.
+  uint64_t OnComputed(uint64_t count, uint64_t num_reused, uint64_t query_key_products);
   // All are computed; `logits` are those of the last one. Draws the next token. May run on any thread.
   Result<TokenId> DrawFrom(std::span<const float> logits) { return sampler_.Sample(logits, tokens_); }
   // What was drawn: emits the token and finishes the sequence where it ends.
@@ -90,7 +99,9 @@ class Sequence {
   std::shared_ptr<TokenStream::State> stream_;
 
   std::vector<TokenId> tokens_;  // Prompt and answer.
-  BlockTable table_;
+  SequenceCache cache_;
+  std::unique_ptr<SequenceSpill> spill_;  // Null where there is no store.
+  uint64_t num_lost_ = 0;                 // Tokens that a preemption lost and that are not computed again yet.
   Sampler sampler_;
   StreamDecoder decoder_;
   StopChecker stop_checker_;

@@ -18,15 +18,15 @@ uint64_t Share(uint64_t value, uint64_t part, uint64_t whole) {
 
 }  // namespace
 
-StepRunner::StepRunner(Model& model, BlockPool& blocks, const KernelTable& kernels, ThreadPool* workers,
+StepRunner::StepRunner(Model& model, KvCache& cache, const KernelTable& kernels, ThreadPool* workers,
                        uint32_t prefill_chunk, bool is_cached)
     : model_(model),
-      blocks_(blocks),
       kernels_(kernels),
       workers_(workers),
       prefill_chunk_(prefill_chunk),
       is_cached_(is_cached),
-      vocab_size_(model.config().vocab_size) {}
+      vocab_size_(model.config().vocab_size),
+      batch_(cache) {}
 
 void StepRunner::RunSequences(std::span<const PlannedRows> plan) {
   batch_.Clear();
@@ -35,24 +35,26 @@ void StepRunner::RunSequences(std::span<const PlannedRows> plan) {
   };
   for (const PlannedRows& rows : plan) {
     rows.sequence->OnStepBegin();
-    batch_.Add(rows.sequence->table(), rows.sequence->Pending(rows.num_rows), gives_logits(rows) ? 1 : 0);
+    batch_.Add(rows.sequence->cache(), rows.sequence->Pending(rows.num_rows), gives_logits(rows) ? 1 : 0);
   }
   const Result<ForwardStats> stats = Forward();
   if (!stats.ok()) {
     for (const PlannedRows& rows : plan) rows.sequence->Finish(FinishReason::kNone, stats.status());
     return;
   }
-  const uint64_t all_pairs = batch_.TotalVisiblePairs();
+  const uint64_t all_products = batch_.TotalProducts();
   uint64_t next_logits = 0;
   draws_.clear();
   for (size_t i = 0; i < plan.size(); ++i) {
     Sequence& sequence = *plan[i].sequence;
     const bool has_logits = gives_logits(plan[i]);
-    const uint64_t num_reused = is_cached_ ? sequence.table().num_tokens() : 0;
+    const uint64_t num_reused = is_cached_ ? batch_.NumReused(i) : 0;
     tokens_reused_ += num_reused;
-    // The model counts the products of the whole step; each head and layer needs the same for a sequence.
-    const uint64_t num_products = Share(stats->query_key_products, batch_.VisiblePairs(i), all_pairs);
-    sequence.OnComputed(plan[i].num_rows, num_reused, num_products);
+    // The model counts the products of the whole step; each head needs the same for a sequence.
+    const uint64_t num_products = Share(stats->query_key_products, batch_.NumProducts(i), all_products);
+    const uint64_t num_again = sequence.OnComputed(plan[i].num_rows, num_reused, num_products);
+    tokens_recomputed_ += num_again;
+    tokens_computed_ -= num_again;
     if (sequence.num_pending() > 0) continue;
     OnPendingDone(plan[i], has_logits ? LogitRows(next_logits++, 1) : std::span<const float>());
   }
@@ -93,9 +95,9 @@ Status StepRunner::RunScore(ScoreJob& job) {
   const uint64_t num_scored = count - num_unscored;
 
   batch_.Clear();
-  batch_.Add(job.table(), job.Pending(count), num_scored);
+  batch_.Add(job.cache(), job.Pending(count), num_scored);
   KVERN_RETURN_IF_ERROR(Forward().status());
-  if (is_cached_) tokens_reused_ += job.table().num_tokens();
+  if (is_cached_) tokens_reused_ += batch_.NumReused(0);
   return job.OnLogits(count, LogitRows(0, num_scored), kernels_, workers_);
 }
 
@@ -105,7 +107,7 @@ Result<ForwardStats> StepRunner::Forward() {
     logits_ = AlignedBuffer();  // Frees before it allocates.
     KVERN_ASSIGN_OR_RETURN(logits_, HeapAllocator().Allocate(num_bytes));
   }
-  Result<ForwardStats> stats = model_.Forward(batch_.Build(blocks_.view()), LogitRows(0, batch_.num_logit_rows()));
+  Result<ForwardStats> stats = model_.Forward(batch_.Build(), LogitRows(0, batch_.num_logit_rows()));
   if (!stats.ok()) return stats;
   KVERN_DCHECK(stats->rows_computed == batch_.num_rows());
   ++num_steps_;

@@ -10,7 +10,7 @@
 #include "base/thread_pool.h"
 #include "engine/batch_builder.h"
 #include "engine/scheduler.h"
-#include "kvcache/block_pool.h"
+#include "kvcache/kv_cache.h"
 #include "model/model.h"
 
 namespace kvern {
@@ -19,7 +19,7 @@ class StepRunner {
  public:
   // All must outlive the runner. `workers` may be null. !is_cached: what a step finds in the cache was put there for
   // it.
-  StepRunner(Model& model, BlockPool& blocks, const KernelTable& kernels, ThreadPool* workers, uint32_t prefill_chunk,
+  StepRunner(Model& model, KvCache& cache, const KernelTable& kernels, ThreadPool* workers, uint32_t prefill_chunk,
              bool is_cached);
 
   // Computes the planned rows and draws the next tokens. Where the pass fails, every sequence of the plan finishes with
@@ -33,6 +33,7 @@ class StepRunner {
   uint64_t query_key_products() const { return query_key_products_; }
   uint64_t tokens_computed() const { return tokens_computed_; }
   uint64_t tokens_reused() const { return tokens_reused_; }
+  uint64_t tokens_recomputed() const { return tokens_recomputed_; }  // Not among those computed.
 
  private:
   // A sequence whose next token is wanted, and the row that it is drawn from: the same for those that share a prompt.
@@ -50,7 +51,6 @@ class StepRunner {
   std::span<float> LogitRows(uint64_t first, uint64_t count);
 
   Model& model_;
-  BlockPool& blocks_;
   const KernelTable& kernels_;
   ThreadPool* workers_;
   const uint64_t prefill_chunk_;
@@ -63,6 +63,7 @@ class StepRunner {
   uint64_t query_key_products_ = 0;
   uint64_t tokens_computed_ = 0;
   uint64_t tokens_reused_ = 0;
+  uint64_t tokens_recomputed_ = 0;
 };
 
 }  // namespace kvern

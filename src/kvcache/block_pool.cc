@@ -11,13 +11,16 @@
 namespace kvern {
 
 BlockLease::BlockLease(BlockLease&& other) noexcept
-    : pool_(std::exchange(other.pool_, nullptr)), blocks_(std::exchange(other.blocks_, {})) {}
+    : pool_(std::exchange(other.pool_, nullptr)),
+      blocks_(std::exchange(other.blocks_, {})),
+      num_held_(std::exchange(other.num_held_, 0)) {}
 
 BlockLease& BlockLease::operator=(BlockLease&& other) noexcept {
   if (this != &other) {
     Release();
     pool_ = std::exchange(other.pool_, nullptr);
     blocks_ = std::exchange(other.blocks_, {});
+    num_held_ = std::exchange(other.num_held_, 0);
   }
   return *this;
 }
@@ -29,19 +32,44 @@ void BlockLease::Append(BlockLease other) {
   KVERN_CHECK(pool_ == nullptr || pool_ == other.pool_);
   pool_ = std::exchange(other.pool_, nullptr);
   blocks_.insert(blocks_.end(), other.blocks_.begin(), other.blocks_.end());
+  num_held_ += std::exchange(other.num_held_, 0);
   other.blocks_.clear();
+}
+
+void BlockLease::Drop(size_t i) {
+  KVERN_CHECK(i < blocks_.size() && blocks_[i] != kNoBlock);
+  pool_->Return(std::span(&blocks_[i], 1));
+  blocks_[i] = kNoBlock;
+  --num_held_;
+}
+
+void BlockLease::Replace(size_t i, BlockLease other) {
+  KVERN_CHECK(other.pool_ == pool_ && other.blocks_.size() == 1);
+  Drop(i);
+  blocks_[i] = other.blocks_[0];
+  num_held_ += std::exchange(other.num_held_, 0);
+  other.pool_ = nullptr;
+}
+
+void BlockLease::Shrink(size_t size) {
+  if (size >= blocks_.size()) return;
+  const std::span<const BlockIndex> rest = blocks().subspan(size);
+  num_held_ -= rest.size() - static_cast<size_t>(std::ranges::count(rest, kNoBlock));
+  pool_->Return(rest);
+  blocks_.resize(size);
 }
 
 void BlockLease::Release() {
   if (pool_ != nullptr) pool_->Return(blocks_);
   pool_ = nullptr;
   blocks_.clear();
+  num_held_ = 0;
 }
 
 Result<std::unique_ptr<BlockPool>> BlockPool::Create(const BlockLayout& layout, uint64_t budget_bytes,
-                                                     MemoryAllocator& allocator) {
+                                                     MemoryAllocator& allocator, CacheMeter* meter) {
   const uint64_t num_blocks =
-      std::min<uint64_t>(budget_bytes / layout.block_bytes(), std::numeric_limits<BlockIndex>::max());
+      std::min<uint64_t>(budget_bytes / layout.block_bytes(), std::numeric_limits<BlockIndex>::max() - 1);
   if (num_blocks == 0) {
     return Status::ResourceExhausted("KV cache: the budget is " + std::to_string(budget_bytes) +
                                      " bytes, one block of " + std::to_string(layout.block_size()) + " tokens needs " +
@@ -50,55 +78,94 @@ Result<std::unique_ptr<BlockPool>> BlockPool::Create(const BlockLayout& layout, 
   auto memory = allocator.Allocate(num_blocks * layout.block_bytes());
   if (!memory.ok()) return Status(memory.status().code(), "KV cache: " + memory.status().message());
   return std::unique_ptr<BlockPool>(
-      new BlockPool(layout, std::move(memory).value(), static_cast<uint32_t>(num_blocks)));
+      new BlockPool(layout, std::move(memory).value(), static_cast<uint32_t>(num_blocks), meter));
 }
 
-BlockPool::BlockPool(const BlockLayout& layout, AlignedBuffer memory, uint32_t num_blocks)
+BlockPool::BlockPool(const BlockLayout& layout, AlignedBuffer memory, uint32_t num_blocks, CacheMeter* meter)
     : layout_(layout),
       memory_(std::move(memory)),
       states_(num_blocks, BlockState::kFree),
       num_leases_(num_blocks, 0),
-      free_(num_blocks) {
-  // Block 0 on top: memory is touched from its beginning on, and no more of it than was ever in use.
-  for (uint32_t i = 0; i < num_blocks; ++i) free_[i] = num_blocks - 1 - i;
-}
+      free_(num_blocks),
+      meter_(meter != nullptr ? meter : &own_meter_) {}
 
-BlockPool::~BlockPool() { KVERN_CHECK(free_.size() == states_.size()); }
+BlockPool::~BlockPool() { KVERN_CHECK(free_.num_free() == states_.size()); }
 
-std::optional<BlockLease> BlockPool::Lease(uint32_t count) {
-  if (count > free_.size()) return std::nullopt;
+std::optional<BlockLease> BlockPool::Lease(uint32_t count, BlockIndex after) {
+  if (count > free_.num_free()) return std::nullopt;
   BlockLease lease;
   lease.pool_ = this;
-  lease.blocks_.assign(free_.rbegin(), free_.rbegin() + count);
-  free_.resize(free_.size() - count);
-  for (const BlockIndex block : lease.blocks_) {
+  if (after != kNoBlock) TakeInto({after + 1, std::min(count, free_.CountFrom(after + 1))}, lease);
+  while (lease.num_held_ < count) TakeInto(ChoosePlace(count - static_cast<uint32_t>(lease.num_held_)), lease);
+  CheckInvariant();
+  return lease;
+}
+
+std::optional<BlockLease> BlockPool::LeaseRun(uint32_t count) {
+  BlockLease lease;
+  lease.pool_ = this;
+  if (count == 0) return lease;
+  const std::optional<BlockRun> place = free_.BestFit(count);
+  if (!place.has_value()) return std::nullopt;
+  TakeInto({place->begin, count}, lease);
+  CheckInvariant();
+  return lease;
+}
+
+BlockRun BlockPool::ChoosePlace(uint32_t count) const {
+  const uint32_t extent = std::max(1u, kExtentSlots / layout_.block_size());
+  std::optional<BlockRun> run = free_.BestFit(std::max(count, extent));
+  if (!run.has_value()) run = free_.Longest();
+  KVERN_CHECK(run.has_value());
+  if (run->count < extent) {  // No extent is free: the smallest gap that holds all, to leave the others as they are.
+    if (const std::optional<BlockRun> gap = free_.BestFit(count)) run = gap;
+    return {run->begin, std::min(count, run->count)};
+  }
+  // From a border of extents on, where that leaves as many blocks: what stands before it is room to grow for another.
+  const BlockIndex border = (run->begin + extent - 1) / extent * extent;
+  if (border + std::min(count, extent) <= run->end()) run = BlockRun{border, run->end() - border};
+  return {run->begin, std::min(count, run->count)};
+}
+
+void BlockPool::TakeInto(BlockRun run, BlockLease& lease) {
+  free_.Take(run);
+  for (BlockIndex block = run.begin; block < run.end(); ++block) {
     KVERN_DCHECK(states_[block] == BlockState::kFree);
     states_[block] = BlockState::kFilling;
     num_leases_[block] = 1;
+    lease.blocks_.push_back(block);
   }
-  num_filling_ += count;
-  peak_used_ = std::max<uint64_t>(peak_used_, states_.size() - free_.size());
+  lease.num_held_ += run.count;
+  num_filling_ += run.count;
+  peak_used_ = std::max<uint64_t>(peak_used_, states_.size() - free_.num_free());
+  meter_->used_bytes += run.count * layout_.block_bytes();
+  meter_->peak_used_bytes = std::max(meter_->peak_used_bytes, meter_->used_bytes);
+}
+
+BlockLease BlockPool::Share(std::span<const BlockIndex> blocks) {
+  BlockLease lease;
+  lease.pool_ = this;
+  lease.blocks_.assign(blocks.begin(), blocks.end());
+  for (const BlockIndex block : blocks) {
+    if (block == kNoBlock) continue;
+    KVERN_CHECK(block < states_.size() && states_[block] == BlockState::kFull);
+    ++num_leases_[block];
+    ++lease.num_held_;
+  }
   CheckInvariant();
   return lease;
 }
 
-BlockLease BlockPool::Share(std::span<const BlockIndex> blocks) {
-  for (const BlockIndex block : blocks) {
-    KVERN_CHECK(block < states_.size() && states_[block] == BlockState::kFull);
-    ++num_leases_[block];
-  }
-  BlockLease lease;
-  lease.pool_ = this;
-  lease.blocks_.assign(blocks.begin(), blocks.end());
-  CheckInvariant();
-  return lease;
+uint8_t* BlockPool::BlockBytes(BlockIndex block) {
+  KVERN_CHECK(block < states_.size());
+  return memory_.data() + block * layout_.block_bytes();
 }
 
 void BlockPool::Copy(BlockIndex from, BlockIndex to) {
   KVERN_CHECK(from < states_.size() && states_[from] != BlockState::kFree);
   KVERN_CHECK(to < states_.size() && states_[to] == BlockState::kFilling && to != from);
-  const uint64_t num_bytes = layout_.block_bytes();
-  std::memcpy(memory_.data() + to * num_bytes, memory_.data() + from * num_bytes, num_bytes);
+  std::memcpy(BlockBytes(to), BlockBytes(from), layout_.block_bytes());
+  meter_->copied_bytes += layout_.block_bytes();
 }
 
 void BlockPool::MarkFull(BlockIndex block) {
@@ -118,14 +185,15 @@ void BlockPool::MarkFilling(BlockIndex block) {
 }
 
 void BlockPool::Return(std::span<const BlockIndex> blocks) {
-  // Last block first, so that the next sequence gets them in the same order.
-  for (size_t i = blocks.size(); i-- > 0;) {
-    BlockState& state = states_[blocks[i]];
+  for (const BlockIndex block : blocks) {
+    if (block == kNoBlock) continue;
+    BlockState& state = states_[block];
     KVERN_CHECK(state != BlockState::kFree);
-    if (--num_leases_[blocks[i]] > 0) continue;
+    if (--num_leases_[block] > 0) continue;
     --(state == BlockState::kFull ? num_full_ : num_filling_);
     state = BlockState::kFree;
-    free_.push_back(blocks[i]);
+    free_.Give({block, 1});
+    meter_->used_bytes -= layout_.block_bytes();
   }
   CheckInvariant();
 }
@@ -141,13 +209,20 @@ uint32_t BlockPool::num_leases(BlockIndex block) const {
 }
 
 CacheStats BlockPool::Stats() const {
+  const uint64_t block_bytes = layout_.block_bytes();
   CacheStats stats;
   stats.total_blocks = states_.size();
-  stats.free_blocks = free_.size();
+  stats.free_blocks = free_.num_free();
   stats.filling_blocks = num_filling_;
   stats.full_blocks = num_full_;
-  stats.block_bytes = layout_.block_bytes();
+  stats.block_bytes = block_bytes;
   stats.peak_used_blocks = peak_used_;
+  stats.total_bytes = states_.size() * block_bytes;
+  stats.free_bytes = free_.num_free() * block_bytes;
+  stats.filling_bytes = num_filling_ * block_bytes;
+  stats.full_bytes = num_full_ * block_bytes;
+  stats.peak_used_bytes = meter_->peak_used_bytes;
+  stats.copied_bytes = meter_->copied_bytes;
   return stats;
 }
 
@@ -160,10 +235,10 @@ void BlockPool::CheckInvariant() const {
     KVERN_CHECK((num_leases_[i] == 0) == (states_[i] == BlockState::kFree));
     KVERN_CHECK(num_leases_[i] <= 1 || states_[i] == BlockState::kFull);
   }
-  KVERN_CHECK(counts[static_cast<size_t>(BlockState::kFree)] == free_.size());
+  KVERN_CHECK(counts[static_cast<size_t>(BlockState::kFree)] == free_.num_free());
   KVERN_CHECK(counts[static_cast<size_t>(BlockState::kFilling)] == num_filling_);
   KVERN_CHECK(counts[static_cast<size_t>(BlockState::kFull)] == num_full_);
-  KVERN_CHECK(free_.size() + num_filling_ + num_full_ == states_.size());
+  KVERN_CHECK(free_.num_free() + num_filling_ + num_full_ == states_.size());
 #endif
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/aligned_buffer.h"
 #include "kvcache/block_layout.h"
+#include "kvcache/free_runs.h"
 #include "kvern/stats.h"
 #include "kvern/status.h"
 
@@ -24,10 +25,13 @@ namespace kvern {
 
 enum class BlockState : uint8_t { kFree, kFilling, kFull };
 
+// Stands in a block table where the block has been given back. No kernel looks such an entry up.
+inline constexpr BlockIndex kNoBlock = ~BlockIndex{0};
+
 class BlockPool;
 
-// Holds blocks for one sequence, in order. Dropping it gives them back; forgetting is impossible. Must not outlive its
-// pool.
+// Holds blocks for one sequence, in order; kNoBlock where one has been given back before the others. Dropping it gives
+// them back; forgetting is impossible. Must not outlive its pool.
 class BlockLease {
  public:
   BlockLease() = default;  // Of nothing.
@@ -38,26 +42,49 @@ class BlockLease {
   std::span<const BlockIndex> blocks() const { return blocks_; }
   // Appends the blocks of `other`, which must come from the same pool; `other` is then of nothing.
   void Append(BlockLease other);
+  // Appends an entry that holds nothing.
+  void AppendNone() { blocks_.push_back(kNoBlock); }
+  // Gives entry `i` back; kNoBlock stands in its place.
+  void Drop(size_t i);
+  // Puts the one block of `other` in the place of entry `i`, which is given back.
+  void Replace(size_t i, BlockLease other);
+  // Gives back the entries from `size` on.
+  void Shrink(size_t size);
   // Gives everything back now.
   void Release();
+  // Blocks held: the entries that are not kNoBlock.
+  uint64_t num_held() const { return num_held_; }
 
  private:
   friend class BlockPool;
   BlockPool* pool_ = nullptr;
   std::vector<BlockIndex> blocks_;
+  uint64_t num_held_ = 0;
+};
+
+// Bytes of leased blocks, over all pools of a budget.
+struct CacheMeter {
+  uint64_t used_bytes = 0;
+  uint64_t peak_used_bytes = 0;
+  uint64_t copied_bytes = 0;  // By BlockPool::Copy.
 };
 
 class BlockPool {
  public:
   // As many blocks as fit into `budget_bytes`. kResourceExhausted where that is not even one (says how many bytes one
   // needs) or the system has no such memory. Nothing is allocated before the budget is checked.
+  // `meter`, where given, counts this pool's bytes too and must outlive it.
   static Result<std::unique_ptr<BlockPool>> Create(const BlockLayout& layout, uint64_t budget_bytes,
-                                                   MemoryAllocator& allocator);
+                                                   MemoryAllocator& allocator, CacheMeter* meter = nullptr);
   ~BlockPool();  // Every lease must have ended (KVERN_CHECK).
 
-  // `count` free blocks, now filling; nullopt (and no change) where fewer are free.
-  std::optional<BlockLease> Lease(uint32_t count);
-  // One more lease on each of `blocks`, which must be full: their bytes are shared, nothing is copied.
+  // `count` free blocks, now filling; nullopt (and no change) where fewer are free. As many of them as can are
+  // neighbours: first those behind `after`, the last block of the sequence, where it has one; then those from the start
+  // of a free extent (kExtentSlots) on, so that the sequence and its neighbours can grow; then what is left between.
+  std::optional<BlockLease> Lease(uint32_t count, BlockIndex after = kNoBlock);
+  // The same, all of them neighbours; nullopt where no free run is that long.
+  std::optional<BlockLease> LeaseRun(uint32_t count);
+  // One more lease on each of `blocks`, which must be full: their bytes are shared, nothing is copied. kNoBlock stays.
   BlockLease Share(std::span<const BlockIndex> blocks);
   // Copies the bytes of `from` (leased) into `to` (filling).
   void Copy(BlockIndex from, BlockIndex to);
@@ -68,16 +95,25 @@ class BlockPool {
 
   BlockState state(BlockIndex block) const;
   uint32_t num_leases(BlockIndex block) const;
+  // Peak and copied bytes are those of the meter.
   CacheStats Stats() const;
   uint64_t total_blocks() const { return states_.size(); }
-  uint64_t free_blocks() const { return free_.size(); }
+  uint64_t free_blocks() const { return free_.num_free(); }
+  uint8_t* BlockBytes(BlockIndex block);  // layout().block_bytes() of them.
   const BlockLayout& layout() const { return layout_; }
   KvView view() { return layout_.View(memory_.data()); }
 
  private:
   friend class BlockLease;
-  BlockPool(const BlockLayout& layout, AlignedBuffer memory, uint32_t num_blocks);
+  // Slots of neighbouring blocks that read as fast as one large block.
+  static constexpr uint32_t kExtentSlots = 256;
 
+  BlockPool(const BlockLayout& layout, AlignedBuffer memory, uint32_t num_blocks, CacheMeter* meter);
+
+  // Where `count` blocks, or as many of them as one place has, are best taken. Some block must be free.
+  BlockRun ChoosePlace(uint32_t count) const;
+  // Takes `run` out of the free ones and appends it to `lease`.
+  void TakeInto(BlockRun run, BlockLease& lease);
   // The end of a lease: those of `blocks` (filling or full) that have no other become free.
   void Return(std::span<const BlockIndex> blocks);
   void CheckInvariant() const;
@@ -86,7 +122,9 @@ class BlockPool {
   AlignedBuffer memory_;
   std::vector<BlockState> states_;    // One per block.
   std::vector<uint32_t> num_leases_;  // One per block: 0 where free, 1 where filling, 1 or more where full.
-  std::vector<BlockIndex> free_;      // A stack: the block that became free last is leased first.
+  FreeRuns free_;
+  CacheMeter own_meter_;  // Where none is given.
+  CacheMeter* meter_;
   uint64_t num_filling_ = 0;
   uint64_t num_full_ = 0;
   uint64_t peak_used_ = 0;

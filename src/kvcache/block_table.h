@@ -1,6 +1,6 @@
-// BlockTable: the blocks of one sequence in order, and how many of its tokens they hold. Paged placement: blocks are
-// leased as the sequence grows, so a sequence never holds more than one block that is not full. Full blocks may be
-// shared with other tables; the one that is filled never is.
+// BlockTable: where the tokens of one sequence stand in the pool of one layer group. Entry i names the block that holds
+// positions i * block_size and on; kNoBlock where the block was given back because no later row sees it. Which blocks
+// stand there, and when they are leased, is the placement's choice (kvcache/placement/); kernels see entries only.
 #pragma once
 
 #include <cstdint>
@@ -10,38 +10,70 @@
 
 namespace kvern {
 
+// What is known of a sequence before its first token: how long it may become and what its rows see.
+struct SequenceCourse {
+  uint64_t max_tokens = 0;       // Slots of its longest course.
+  uint32_t max_step_tokens = 1;  // Most rows of one step.
+  AttentionSpan span = {};       // span.pinned must outlive what is made from the course.
+
+  // The first position in the window of the row at `position`; pinned ones may stand before it.
+  uint64_t WindowBegin(uint64_t position) const {
+    return span.window == 0 || position < span.window ? 0 : position - span.window + 1;
+  }
+  // Whether block `i` holds a pinned position.
+  bool IsPinned(uint64_t i, uint32_t block_size) const;
+  // Blocks below `num_blocks` that do.
+  uint64_t NumPinned(uint64_t num_blocks, uint32_t block_size) const;
+};
+
 class BlockTable {
  public:
-  // `pool` must outlive the table.
-  explicit BlockTable(BlockPool& pool) : pool_(pool) {}
+  virtual ~BlockTable() = default;
   BlockTable(const BlockTable&) = delete;
   BlockTable& operator=(const BlockTable&) = delete;
 
-  // Becomes a copy of `other`, a table of the same pool; this one must be empty. Full blocks are shared; the last one,
-  // where it is not full, is copied into a block of this table's own. There must be a free block for it: admission saw
-  // to it.
-  void Fork(const BlockTable& other);
-  // Takes over all that `other`, a table of the same pool, holds; this one must be empty, and `other` then is.
-  void TakeOver(BlockTable& other);
-  // Makes room for tokens up to `num_tokens` in total. kResourceExhausted (and no change) where the pool has too few
-  // free blocks; the message has the bytes needed and free.
-  Status Reserve(uint64_t num_tokens);
+  // Becomes a copy of `other`, a table of the same placement, pool and course; this one must be empty.
+  // kResourceExhausted (and no change) where the pool has too few free blocks.
+  virtual Status Fork(const BlockTable& other) = 0;
+  // Makes room for tokens up to `num_tokens` in total; at most max_step_tokens more than there are where blocks behind
+  // a window are given back. kResourceExhausted (and no change) where the pool has too few free blocks, with the bytes
+  // needed and free; kInvalidArgument beyond the course's max_tokens.
+  virtual Status Reserve(uint64_t num_tokens) = 0;
+  // Free blocks that Reserve(num_tokens) would lease now.
+  virtual uint64_t NumMissing(uint64_t num_tokens) const = 0;
   // The next `count` tokens have been computed into their slots; there must be room. Blocks that are complete become
-  // full.
-  void Commit(uint64_t count);
-  // Forgets the computed tokens but keeps the room: the uncached path computes them again. No block may be shared.
-  void Rewind();
+  // full; those that no later row sees may be given back.
+  virtual void Commit(uint64_t count) = 0;
+  // Forgets the tokens from `num_tokens` on. kInvalidArgument (and no change) where the next row would see a slot that
+  // has been given back; 0 is always possible. kResourceExhausted (and no change) where the block that is opened again
+  // is shared and no block is free for a copy.
+  virtual Status Truncate(uint64_t num_tokens) = 0;
+  // Becomes what it is after `num_tokens` tokens, whose bytes the caller then puts into its blocks; must be empty.
+  // kResourceExhausted (and no change) where the pool has too few free blocks. Only where
+  // Placement::leases_on_demand().
+  virtual Status Restore(uint64_t num_tokens);
   // Gives every block back.
-  void Release();
+  virtual void Release() = 0;
 
-  uint64_t num_tokens() const { return num_tokens_; }  // Computed.
-  uint64_t capacity() const;                           // Slots held.
-  uint64_t num_bytes() const;                          // Of the blocks held.
-  std::span<const BlockIndex> blocks() const { return lease_.blocks(); }
+  std::span<const BlockIndex> blocks() const { return entries_; }
+  uint64_t num_tokens() const { return num_tokens_; }                  // Computed.
+  uint64_t num_held() const { return lease_.num_held() + num_apart_; }  // Blocks leased.
+  uint64_t num_bytes() const { return num_held() * pool_.layout().block_bytes(); }
+  const SequenceCourse& course() const { return course_; }
 
- private:
+ protected:
+  // `pool` must outlive the table.
+  BlockTable(BlockPool& pool, const SequenceCourse& course) : pool_(pool), course_(course) {}
+
+  uint32_t block_size() const { return pool_.layout().block_size(); }
+  // Ok where `num_tokens` are within the course and the pool has `num_missing` free blocks.
+  Status CheckRoom(uint64_t num_tokens, uint64_t num_missing) const;
+
   BlockPool& pool_;
+  const SequenceCourse course_;
   BlockLease lease_;
+  uint64_t num_apart_ = 0;                 // Blocks of other leases.
+  std::span<const BlockIndex> entries_;    // Of lease_, or of a vector of the placement's own.
   uint64_t num_tokens_ = 0;
 };
 

@@ -55,7 +55,7 @@ std::unique_ptr<Engine> MakeTinyEngine(const RunSetup& setup, LogitRows& rows) {
   options.prefill_chunk = 100;
   options.cache.block_size = setup.block_size;
   options.cache.budget_bytes = 8u << 20;
-  const CachePlan plan = PlanCache(options, {spec.num_layers, spec.num_kv_heads, spec.head_dim}, 1024).value();
+  CachePlan plan = PlanCache(options, tiny.model->config()).value();
   EngineParts parts;
   parts.options = options;
   parts.wanted_context_tokens = plan.wanted_context_tokens;
@@ -63,7 +63,7 @@ std::unique_ptr<Engine> MakeTinyEngine(const RunSetup& setup, LogitRows& rows) {
   parts.workers = std::move(tiny.pool);
   parts.tokenizer = std::make_unique<FakeTokenizer>();
   parts.model = std::make_unique<RecordingModel>(std::move(tiny.model), rows);
-  parts.blocks = BlockPool::Create(plan.layout, plan.budget_bytes, HeapAllocator()).value();
+  parts.cache = KvCache::Create(std::move(plan.spec), HeapAllocator()).value();
   return MakeEngine(std::move(parts)).value();
 }
 

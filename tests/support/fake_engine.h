@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "engine/cache_plan.h"
 #include "engine/engine_internal.h"
 #include "kernels/dispatch.h"
@@ -76,6 +77,16 @@ inline std::vector<float> FakeLogits(std::span<const TokenId> tokens) {
   return logits;
 }
 
+// The positions that the row at `position` sees, ascending.
+inline std::vector<uint32_t> FakeVisible(const AttentionSpan& span, uint32_t position) {
+  std::vector<uint32_t> visible;
+  for (uint32_t p = 0; p <= position; ++p) {
+    const bool is_pinned = std::ranges::any_of(span.pinned, [p](auto& r) { return p >= r.begin && p < r.end; });
+    if (span.window == 0 || p + span.window > position || is_pinned) visible.push_back(p);
+  }
+  return visible;
+}
+
 class FakeModel : public Model {
  public:
   FakeModel() {
@@ -86,7 +97,11 @@ class FakeModel : public Model {
     config_.head_dim = kFakeShape.head_dim;
     config_.vocab_size = kFakeVocabSize;
     config_.context_tokens = 4096;
+    config_.layer_groups = {{.window = 0, .num_layers = config_.num_layers}};
   }
+
+  // Layers that see the same span; together kFakeShape.num_layers.
+  void SetLayerGroups(std::vector<LayerGroup> groups) { config_.layer_groups = std::move(groups); }
 
   // Runs at the start of each pass on the engine thread; a status that is not ok fails the pass.
   std::function<Status(const ForwardBatch& batch)> on_forward;
@@ -103,10 +118,14 @@ class FakeModel : public Model {
     for (const SequenceRows& rows : batch.sequences) {
       for (uint32_t i = 0; i < rows.num_rows; ++i) Store(batch, rows, i);
       for (uint32_t i = 0; i < rows.num_rows; ++i) {
+        const uint32_t position = rows.first_position + i;
         ++stats.rows_computed;
-        stats.query_key_products += uint64_t{config_.num_layers} * kFakeHeads * (rows.first_position + i + 1);
+        for (size_t g = 0; g < config_.layer_groups.size(); ++g) {
+          stats.query_key_products +=
+              uint64_t{config_.layer_groups[g].num_layers} * kFakeHeads * FakeVisible(batch.spans[g], position).size();
+        }
         if (next_logits == batch.logit_rows.size() || batch.logit_rows[next_logits] != rows.first_row + i) continue;
-        const std::vector<TokenId> tokens = Load(batch.kv[0], rows, rows.first_position + i + 1);
+        const std::vector<TokenId> tokens = Load(batch, rows, position);
         const std::span<float> out = logits.subspan(next_logits++ * kFakeVocabSize, kFakeVocabSize);
         std::ranges::copy(FakeLogits(tokens), out.begin());
         if (on_logits) on_logits(tokens, out);
@@ -117,43 +136,50 @@ class FakeModel : public Model {
 
  private:
   // Value `dim` of a slot's K row (or V row) of a layer and head.
-  static float* At(const KvView& kv, const SequenceRows& rows, uint32_t position, uint32_t layer, uint32_t head,
-                   bool is_v, uint32_t dim) {
-    const BlockIndex block = rows.block_tables[0][position / kv.block_size];
-    const uint32_t slot = position % kv.block_size;
+  static float* At(const KvView& kv, BlockIndex block, uint32_t slot, uint32_t layer, uint32_t head, bool is_v,
+                   uint32_t dim) {
     if (is_v) return reinterpret_cast<float*>(kv.HeadV(block, layer, head)) + slot * kv.head_dim + dim;
     return reinterpret_cast<float*>(kv.HeadK(block, layer, head)) +
            (slot / kGranuleSlots * kv.head_dim + dim) * kGranuleSlots + slot % kGranuleSlots;
   }
+  // Calls fn(token, position) with the two values that each copy of a slot holds.
   template <typename Fn>
-  static void ForEachCopy(Fn fn) {
-    for (uint32_t layer = 0; layer < kFakeShape.num_layers; ++layer) {
+  void ForEachCopy(const ForwardBatch& batch, const SequenceRows& rows, size_t group, uint32_t position, Fn fn) const {
+    const KvView& kv = batch.kv[group];
+    const BlockIndex block = rows.block_tables[group][position / kv.block_size];
+    KVERN_CHECK(block != kNoBlock);
+    for (uint32_t layer = 0; layer < config_.layer_groups[group].num_layers; ++layer) {
       for (uint32_t head = 0; head < kFakeShape.num_kv_heads; ++head) {
-        fn(layer, head, false);
-        fn(layer, head, true);
+        for (const bool is_v : {false, true}) {
+          const uint32_t slot = position % kv.block_size;
+          fn(*At(kv, block, slot, layer, head, is_v, 0), *At(kv, block, slot, layer, head, is_v, 15));
+        }
       }
     }
   }
-  static void Store(const ForwardBatch& batch, const SequenceRows& rows, uint32_t i) {
+  void Store(const ForwardBatch& batch, const SequenceRows& rows, uint32_t i) const {
     const uint32_t position = rows.first_position + i;
-    ForEachCopy([&](uint32_t layer, uint32_t head, bool is_v) {
-      *At(batch.kv[0], rows, position, layer, head, is_v, 0) = static_cast<float>(batch.tokens[rows.first_row + i]);
-      *At(batch.kv[0], rows, position, layer, head, is_v, 15) = static_cast<float>(position);
-    });
-  }
-  // The tokens at positions 0 to count - 1; -1 where copies disagree or stand at the wrong position.
-  static std::vector<TokenId> Load(const KvView& kv, const SequenceRows& rows, uint32_t count) {
-    std::vector<TokenId> tokens(count);
-    for (uint32_t position = 0; position < count; ++position) {
-      const float token = *At(kv, rows, position, 0, 0, false, 0);
-      tokens[position] = static_cast<TokenId>(token);
-      ForEachCopy([&](uint32_t layer, uint32_t head, bool is_v) {
-        if (*At(kv, rows, position, layer, head, is_v, 0) == token &&
-            *At(kv, rows, position, layer, head, is_v, 15) == static_cast<float>(position)) {
-          return;
-        }
-        tokens[position] = -1;
+    for (size_t g = 0; g < config_.layer_groups.size(); ++g) {
+      ForEachCopy(batch, rows, g, position, [&](float& token, float& stored_position) {
+        token = static_cast<float>(batch.tokens[rows.first_row + i]);
+        stored_position = static_cast<float>(position);
       });
+    }
+  }
+  // The tokens that the row at `last` sees, in each layer group; -1 where copies disagree or stand at the wrong
+  // position.
+  std::vector<TokenId> Load(const ForwardBatch& batch, const SequenceRows& rows, uint32_t last) const {
+    std::vector<TokenId> tokens;
+    for (size_t g = 0; g < config_.layer_groups.size(); ++g) {
+      for (const uint32_t position : FakeVisible(batch.spans[g], last)) {
+        std::optional<TokenId> found;
+        ForEachCopy(batch, rows, g, position, [&](float token, float stored_position) {
+          if (!found.has_value()) found = static_cast<TokenId>(token);
+          const bool is_right = *found == static_cast<TokenId>(token) && stored_position == static_cast<float>(position);
+          if (!is_right) found = -1;
+        });
+        tokens.push_back(*found);
+      }
     }
     return tokens;
   }
@@ -161,11 +187,16 @@ class FakeModel : public Model {
   ModelConfig config_;
 };
 
-// The answer that greedy decoding must give: no cache, no batch, no engine.
-inline std::vector<TokenId> FakeGreedyAnswer(std::vector<TokenId> tokens, size_t num_tokens) {
+// The answer that greedy decoding must give where layers see `spans`: no cache, no batch, no engine.
+inline std::vector<TokenId> FakeGreedyAnswer(std::vector<TokenId> tokens, size_t num_tokens,
+                                             const std::vector<AttentionSpan>& spans = {{}}) {
   std::vector<TokenId> answer;
   for (size_t i = 0; i < num_tokens; ++i) {
-    const std::vector<float> logits = FakeLogits(tokens);
+    std::vector<TokenId> seen;
+    for (const AttentionSpan& span : spans) {
+      for (const uint32_t p : FakeVisible(span, static_cast<uint32_t>(tokens.size() - 1))) seen.push_back(tokens[p]);
+    }
+    const std::vector<float> logits = FakeLogits(seen);
     const auto best = static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
     tokens.push_back(best);
     answer.push_back(best);
@@ -194,7 +225,7 @@ inline EngineOptions FakeEngineOptions(uint32_t context_tokens = 256) {
 inline FakeEngine MakeFakeEngine(EngineOptions options, const std::function<void(FakeModel&)>& prepare = {}) {
   auto model = std::make_unique<FakeModel>();
   if (prepare) prepare(*model);
-  const CachePlan plan = PlanCache(options, kFakeShape, model->config().context_tokens).value();
+  CachePlan plan = PlanCache(options, model->config()).value();
   EngineParts parts;
   options.context_tokens = plan.context_tokens;
   options.cache.budget_bytes = plan.budget_bytes;
@@ -203,7 +234,7 @@ inline FakeEngine MakeFakeEngine(EngineOptions options, const std::function<void
   parts.kernels = RunnableTargets().front();
   if (options.num_threads > 0) parts.workers = std::make_unique<ThreadPool>(options.num_threads);
   parts.tokenizer = std::make_unique<FakeTokenizer>();
-  parts.blocks = BlockPool::Create(plan.layout, plan.budget_bytes, HeapAllocator()).value();
+  parts.cache = KvCache::Create(std::move(plan.spec), HeapAllocator()).value();
   FakeEngine fake;
   fake.model = model.get();
   parts.model = std::move(model);
