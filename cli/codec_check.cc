@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "cli/codec_pair.h"
-#include "cli/engine_flags.h"
 #include "cli/format.h"
 #include "cli/quality_report.h"
 #include "cli/verdict_store.h"
@@ -24,7 +23,7 @@ Status CheckCodecs(const EngineOptions& options, const LossyFlags& flags) {
   const Result<std::string> digest = store.DigestOf(options.model_path);
   if (!digest.ok()) return Status::Ok();  // What is wrong with the file is for those to say who load it.
   const std::string name = NameOf(codecs);
-  const auto verdict = store.Find(*digest, codecs, ActivationModeName(options.activations));
+  const auto verdict = store.Find(*digest, codecs);
   if (!verdict) {
     std::fprintf(stderr,
                  "kvern: %s keys and values lose precision, and this model has no verdict on them yet: "

@@ -51,14 +51,10 @@ class CompareCommand : public Command {
     if (!format.ok()) return FailUsage(format.status());
     const Result<EngineOptions> options = engine_.ToOptions();
     if (!options.ok()) return FailUsage(options.status());
-    auto cases = ChooseCases(AllCases(options->cache), only_);
+    auto cases = ChooseCases(AllCases(plan_, options->cache), only_);
     if (!cases.ok()) return FailUsage(cases.status());
     const Result<ModelInfo> info = InspectModel(options->model_path);
     if (!info.ok()) return Fail(info.status());
-    DropImpossible(*info, *cases);
-    if (cases->empty())
-      return Fail(Status::Unsupported("none of these rows is possible with heads of " + std::to_string(info->head_dim) +
-                                      " values"));
     if (const Status status = plan_.Validate(*info); !status.ok()) return FailUsage(status);
     auto text = SampleTokens(text_path_, options->model_path, plan_.TextTokens(), plan_.TextTokens());
     if (!text.ok()) return Fail(text.status());

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <utility>
 
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "kvern/cache_cost.h"
 
 namespace kvern::cli {
 namespace {
@@ -38,7 +40,8 @@ class Measurer {
   Measurer(CompareRun& run, uint64_t total_work) : run_(run), bar_("comparing", total_work, /*shows_time_left=*/true) {}
 
   Status MeasureSpeed(CompareResult& result) {
-    KVERN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Open(result.row, /*num_sequences=*/1));
+    KVERN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
+                           Open(result.row, result.context_bytes, /*num_sequences=*/1));
     KVERN_RETURN_IF_ERROR(RunDepth(*engine, 16, 2).status());  // Warms memory and threads.
     std::vector<DepthResult> depths;
     for (const uint32_t depth : run_.plan.Depths()) {
@@ -47,10 +50,8 @@ class Measurer {
       depths.push_back(std::move(made.result));
       Advance(DepthWork(run_.plan, result.row, depth));
     }
-    result.peak_bytes = result.stats.kv_bytes;
-    const uint64_t num_tokens = result.stats.prompt_tokens + result.stats.generated_tokens - 1;
-    const uint64_t used_bytes = num_tokens * result.bytes_per_token;
-    result.unused_bytes = result.peak_bytes - std::min(result.peak_bytes, used_bytes);
+    result.peak_bytes = engine->Stats().cache.peak_used_bytes;
+    result.unused_bytes = UnusedBytes(result);
     result.depths = std::move(depths);
     return Status::Ok();
   }
@@ -59,6 +60,7 @@ class Measurer {
     if (candidates.empty()) return Status::Ok();
     QualityRequest request;
     request.engine = run_.options;
+    request.engine.activations = ActivationMode::kF32;  // Shows the codec alone (quality.h).
     request.candidates = candidates;
     request.tokens = run_.text;
     request.num_scored = run_.plan.quality_tokens;
@@ -90,7 +92,7 @@ class Measurer {
   // Steps in which all sequences decode: from the first token of the last one on.
   Status MeasureBatch(CompareResult& result) {
     const uint32_t count = run_.plan.batch;
-    KVERN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Open(result.row, count));
+    KVERN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Open(result.row, result.context_bytes, count));
     std::vector<TokenStream> streams;
     for (uint32_t i = 0; i < count; ++i) {
       // The first ones decode while the prompts of the last are computed.
@@ -115,15 +117,24 @@ class Measurer {
     RequestStats stats;
   };
 
-  Result<std::unique_ptr<Engine>> Open(const CompareCase& row, uint32_t num_sequences) {
+  Result<std::unique_ptr<Engine>> Open(const CompareCase& row, uint64_t context_bytes, uint32_t num_sequences) {
     EngineOptions options = run_.options;
     options.cache = row.cache;
     options.context_tokens = run_.plan.ContextTokens(run_.model);
     options.max_sequences = num_sequences;
-    const uint64_t slots =
-        (uint64_t{options.context_tokens} + row.cache.block_size - 1) / row.cache.block_size * row.cache.block_size;
-    options.cache.budget_bytes = num_sequences * slots * run_.model.KvBytesPerToken(row.cache.k_type, row.cache.v_type);
+    options.cache.budget_bytes = num_sequences * context_bytes;
     return Engine::Open(options, [](uint64_t, uint64_t) { return !WasInterrupted(); });
+  }
+
+  // Of the bytes held at the end of the deepest run, those that later tokens do not look at.
+  uint64_t UnusedBytes(const CompareResult& result) const {
+    const uint64_t num_tokens = result.row.cache.is_enabled
+                                    ? result.stats.tokens_computed
+                                    : result.stats.prompt_tokens + result.stats.generated_tokens - 1;
+    const auto usages = ComparePlacements(run_.options.model_path, {result.row.cache},
+                                          {static_cast<uint32_t>(num_tokens)}, run_.plan.ContextTokens(run_.model));
+    if (!usages.ok()) return 0;
+    return result.stats.kv_bytes - std::min(result.stats.kv_bytes, usages->front().used_bytes);
   }
 
   // Another beginning each time, so that no run finds the tokens of an earlier one in a cache.
@@ -139,7 +150,10 @@ class Measurer {
 
   Result<DepthRun> RunDepth(Engine& engine, uint32_t depth, uint32_t count) {
     const Clock::time_point start = Clock::now();
-    KVERN_ASSIGN_OR_RETURN(TokenStream stream, engine.Submit(RequestAt(0, depth, count + 1)));
+    // Where a placement must know the longest course, it is told what a server could tell: the context.
+    const bool is_cached = engine.options().cache.is_enabled;
+    const uint32_t max_tokens = is_cached ? engine.options().context_tokens - depth : count + 1;
+    KVERN_ASSIGN_OR_RETURN(TokenStream stream, engine.Submit(RequestAt(0, depth, max_tokens)));
     const OnInterrupt cancel([&stream] { stream.Cancel(); });
     KVERN_RETURN_IF_ERROR(AwaitToken(stream));
     DepthRun run;
@@ -152,6 +166,7 @@ class Measurer {
       run.result.token_seconds.push_back(std::chrono::duration<double>(now - last).count());
       last = now;
     }
+    stream.Cancel();
     while (stream.Next()) {
     }
     KVERN_RETURN_IF_ERROR(stream.status());
@@ -173,17 +188,23 @@ class Measurer {
 
 Status MeasureCases(const std::vector<CompareCase>& cases, CompareRun& run) {
   const OnInterrupt keep_running;  // Rows that are done are still reported.
-  const std::vector<CacheOptions> candidates = QualityCandidates(cases);
   const bool has_quality = run.plan.quality_tokens > 0;
-  uint64_t work = has_quality ? Measurer::QualityWork(run.plan.quality_tokens, candidates.size()) : 0;
+  std::vector<CompareCase> possible;
   for (const CompareCase& row : cases) {
-    work += SpeedWork(run.plan, row) + BatchWork(run.plan, row);
     CompareResult result;
     result.row = row;
     result.bytes_per_token = run.model.KvBytesPerToken(row.cache.k_type, row.cache.v_type);
-    result.sequences_per_gib = SequencesPerGib(run.plan.batch_tokens, row.cache.block_size, result.bytes_per_token);
+    if (const Status status = PlanMemory(run, result); !status.ok()) {
+      std::fprintf(stderr, "kvern: %s left out: %s\n", row.name.c_str(), status.message().c_str());
+      continue;
+    }
+    possible.push_back(row);
     run.results.push_back(std::move(result));
   }
+  if (possible.empty()) return Status::Unsupported("none of these rows is possible with this model");
+  const std::vector<CacheOptions> candidates = QualityCandidates(possible);
+  uint64_t work = has_quality ? Measurer::QualityWork(run.plan.quality_tokens, candidates.size()) : 0;
+  for (const CompareCase& row : possible) work += SpeedWork(run.plan, row) + BatchWork(run.plan, row);
   Measurer measurer(run, work);
   for (CompareResult& result : run.results) {
     if (WasInterrupted()) return Status::Cancelled("interrupted");
@@ -204,9 +225,20 @@ double PercentileOf(std::vector<double> samples, double q) {
   return samples[static_cast<size_t>(std::clamp(rank, 1.0, static_cast<double>(samples.size()))) - 1];
 }
 
-uint64_t SequencesPerGib(uint64_t num_tokens, uint32_t block_size, uint64_t bytes_per_token) {
-  const uint64_t slots = (num_tokens + block_size - 1) / block_size * block_size;
-  return bytes_per_token == 0 || slots == 0 ? 0 : kGib / (slots * bytes_per_token);
+Status PlanMemory(const CompareRun& run, CompareResult& result) {
+  const uint32_t context = run.plan.ContextTokens(run.model);
+  const auto usage_of = [&](uint32_t num_tokens) -> Result<PlacementUsage> {
+    KVERN_ASSIGN_OR_RETURN(const auto usages,
+                           ComparePlacements(run.options.model_path, {result.row.cache}, {num_tokens}, context));
+    if (!usages[0].unavailable.empty()) return Status::Unsupported(usages[0].unavailable);
+    return usages[0];
+  };
+  KVERN_ASSIGN_OR_RETURN(const PlacementUsage longest, usage_of(context));
+  result.context_bytes = longest.peak_bytes;
+  if (!result.row.cache.is_enabled || run.plan.batch_tokens == 0) return Status::Ok();
+  KVERN_ASSIGN_OR_RETURN(const PlacementUsage usual, usage_of(std::min(run.plan.batch_tokens, context)));
+  result.sequences_per_gib = usual.reserved_bytes == 0 ? 0 : kGib / usual.reserved_bytes;
+  return Status::Ok();
 }
 
 }  // namespace kvern::cli

@@ -22,8 +22,9 @@ struct CompareResult {
   uint64_t bytes_per_token = 0;
   std::vector<DepthResult> depths;        // Ascending; empty: not measured (yet).
   RequestStats stats;                     // Of the deepest one.
-  uint64_t peak_bytes = 0;                // Held by it at its end.
-  uint64_t unused_bytes = 0;              // Of those, without a token.
+  uint64_t peak_bytes = 0;                // Blocks in use at the worst.
+  uint64_t unused_bytes = 0;              // Held at the end of the deepest one without a token that is seen.
+  uint64_t context_bytes = 0;             // That a sequence of the whole context needs at the worst.
   std::optional<QualityNumbers> quality;  // Against f32; nullopt: not measured.
   uint64_t sequences_per_gib = 0;
   double batch_tokens_per_s = 0;  // All sequences of the batch together; 0: not measured.
@@ -38,13 +39,15 @@ struct CompareRun {
   std::vector<CompareResult> results;
 };
 
-// Fills in the results of `run` for `cases`: speed row by row, then quality of all codecs in lock-step, then batches.
-// kCancelled after Ctrl-C: what was measured so far stays.
+// Fills in the results of `run` for `cases`, those that the model cannot have left out with a line on stderr: speed row
+// by row, then quality of all codecs in lock-step, then batches. kCancelled after Ctrl-C: what was measured so far
+// stays.
 Status MeasureCases(const std::vector<CompareCase>& cases, CompareRun& run);
 
 // The value that a share `q` of `samples` does not exceed (nearest rank); 0 for none.
 double PercentileOf(std::vector<double> samples, double q);
-// Sequences of `num_tokens` tokens whose blocks fit a GiB.
-uint64_t SequencesPerGib(uint64_t num_tokens, uint32_t block_size, uint64_t bytes_per_token);
+// What the model's sequences take with the cache of `result`: fills in context_bytes and sequences_per_gib. The Status
+// is not ok where the model cannot be kept so, and says why.
+Status PlanMemory(const CompareRun& run, CompareResult& result);
 
 }  // namespace kvern::cli

@@ -1,6 +1,7 @@
 #include "cli/compare_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kvern::cli {
 namespace {
@@ -37,23 +38,31 @@ Status ComparePlan::Validate(const ModelInfo& model) const {
                                  std::to_string(model.context_tokens) + ": give a smaller --length or --batch-tokens");
 }
 
-std::vector<CompareCase> AllCases(const CacheOptions& base) {
+std::vector<CompareCase> AllCases(const ComparePlan& plan, const CacheOptions& base) {
   std::vector<CompareCase> cases;
-  CacheOptions uncached = base;
-  uncached.is_enabled = false;
-  cases.push_back({"no cache", uncached});
-  for (const CodecPair& codecs : AllCodecPairs()) cases.push_back({NameOf(codecs), WithCodecs(base, codecs)});
-  for (const uint32_t block_size : kBlockSizes) {
-    CacheOptions paged = base;
-    paged.block_size = block_size;
-    cases.push_back({"paged " + std::to_string(block_size), paged});
+  const auto add = [&](std::string name, auto change) { change(cases.emplace_back(std::move(name), base).cache); };
+  add("no cache", [](CacheOptions& cache) { cache.is_enabled = false; });
+  add("contiguous f32", [](CacheOptions& cache) {
+    cache.placement = "contiguous";
+    cache.k_type = cache.v_type = KvType::kF32;
+  });
+  for (const CodecPair& codecs : AllCodecPairs()) {
+    add(NameOf(codecs), [&](CacheOptions& cache) { cache = WithCodecs(base, codecs); });
   }
+  add("growing", [](CacheOptions& cache) { cache.placement = "growing"; });
+  for (const uint32_t block_size : kBlockSizes) {
+    add("paged " + std::to_string(block_size), [&](CacheOptions& cache) { cache.block_size = block_size; });
+  }
+  const std::string window = "window " + std::to_string(plan.WindowTokens());
+  add("ring, " + window, [&](CacheOptions& cache) {
+    cache.placement = "ring";
+    cache.window_tokens = plan.WindowTokens();
+  });
+  add(window + " + sinks", [&](CacheOptions& cache) {
+    cache.window_tokens = plan.WindowTokens();
+    cache.num_sinks = kCompareSinks;
+  });
   return cases;
-}
-
-void DropImpossible(const ModelInfo& model, std::vector<CompareCase>& cases) {
-  std::erase_if(cases,
-                [&](const CompareCase& row) { return model.KvBytesPerToken(row.cache.k_type, row.cache.v_type) == 0; });
 }
 
 Result<std::vector<CompareCase>> ChooseCases(std::vector<CompareCase> cases, const std::vector<std::string>& names) {
@@ -69,7 +78,9 @@ Result<std::vector<CompareCase>> ChooseCases(std::vector<CompareCase> cases, con
 }
 
 bool HaveEqualLogits(const CacheOptions& a, const CacheOptions& b) {
-  return a.k_type == b.k_type && a.v_type == b.v_type;
+  const auto is_same = [](const TokenRange& x, const TokenRange& y) { return x.begin == y.begin && x.end == y.end; };
+  return a.k_type == b.k_type && a.v_type == b.v_type && a.window_tokens == b.window_tokens &&
+         a.num_sinks == b.num_sinks && std::ranges::equal(a.global_tokens, b.global_tokens, is_same);
 }
 
 std::vector<CacheOptions> QualityCandidates(const std::vector<CompareCase>& cases) {

@@ -1,6 +1,7 @@
 // What kvern compare measures: one row per way to keep keys and values, built from what this build has.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@ struct CompareCase {
   std::string name;  // "f16", "paged 16", "no cache".
   CacheOptions cache;
 };
+
+// The window of rows that have one: a quarter of the length, in whole granules, with so many sinks.
+inline constexpr uint32_t kCompareSinks = 4;
 
 struct ComparePlan {
   uint32_t length = 2048;          // Tokens in the longest prompt.
@@ -31,6 +35,7 @@ struct ComparePlan {
   // The longest sequence that the engines of all rows are opened for: twice what is used, as a server does not know
   // either how long an answer will be. At most the model's.
   uint32_t ContextTokens(const ModelInfo& model) const;
+  uint32_t WindowTokens() const { return std::max(16u, length / 4 / 16 * 16); }
   // Tokens of text that the plan needs.
   size_t TextTokens() const;
   // kInvalidArgument where the model's context is too small, or a number makes no sense.
@@ -38,9 +43,7 @@ struct ComparePlan {
 };
 
 // All rows, with `base` for what a row does not decide.
-std::vector<CompareCase> AllCases(const CacheOptions& base);
-// Takes out the rows whose codecs cannot store heads of the model's size.
-void DropImpossible(const ModelInfo& model, std::vector<CompareCase>& cases);
+std::vector<CompareCase> AllCases(const ComparePlan& plan, const CacheOptions& base);
 // Those whose name is in `names` (all where that is empty), in the order of the table. kInvalidArgument names one that
 // there is none of, and lists them all.
 Result<std::vector<CompareCase>> ChooseCases(std::vector<CompareCase> cases, const std::vector<std::string>& names);

@@ -20,24 +20,26 @@ std::vector<std::string> Names(const std::vector<CompareCase>& cases) {
 }
 
 TEST(ComparePlanTest, EveryCodecOfThisBuildHasARow) {
-  const std::vector<std::string> names = Names(AllCases({}));
+  const std::vector<std::string> names = Names(AllCases({}, {}));
 
   EXPECT_EQ(names.front(), "no cache");
   for (const CodecPair& codecs : AllCodecPairs()) EXPECT_THAT(names, Contains(NameOf(codecs)));
-  for (const char* name : {"paged 16", "paged 256", "paged 4096"}) EXPECT_THAT(names, Contains(name));
+  for (const char* name :
+       {"contiguous f32", "growing", "paged 16", "paged 256", "paged 4096", "ring, window 512", "window 512 + sinks"})
+    EXPECT_THAT(names, Contains(name));
 }
 
 TEST(ComparePlanTest, RowsAreChosenByNameInTheOrderOfTheTable) {
-  const auto chosen = ChooseCases(AllCases({}), {"paged 16", "no cache"});
+  const auto chosen = ChooseCases(AllCases({}, {}), {"paged 16", "no cache"});
 
   ASSERT_TRUE(chosen.ok());
   EXPECT_THAT(Names(*chosen), ElementsAre("no cache", "paged 16"));
-  EXPECT_THAT(ChooseCases(AllCases({}), {"f17"}).status().message(),
+  EXPECT_THAT(ChooseCases(AllCases({}, {}), {"f17"}).status().message(),
               AllOf(HasSubstr("'f17'"), HasSubstr("paged 4096")));
 }
 
 TEST(ComparePlanTest, QualityIsMeasuredOnceForCachesWithTheSameBits) {
-  const auto chosen = ChooseCases(AllCases({}), {"no cache", "f32", "f16", "paged 16", "paged 256"});
+  const auto chosen = ChooseCases(AllCases({}, {}), {"no cache", "f32", "f16", "paged 16", "paged 256"});
 
   const std::vector<CacheOptions> candidates = QualityCandidates(*chosen);
 
@@ -63,12 +65,6 @@ TEST(CompareMeasureTest, PercentilesAreNearestRanks) {
   EXPECT_EQ(PercentileOf({5, 1, 4, 2, 3}, 0.5), 3);
   EXPECT_EQ(PercentileOf({5, 1, 4, 2, 3}, 0.95), 5);
   EXPECT_EQ(PercentileOf({}, 0.5), 0);
-}
-
-TEST(CompareMeasureTest, SequencesHoldWholeBlocks) {
-  EXPECT_EQ(SequencesPerGib(2000, 16, 1 << 10), (1u << 20) / 2000);
-  EXPECT_EQ(SequencesPerGib(2000, 4096, 1 << 10), 256u);
-  EXPECT_EQ(SequencesPerGib(2000, 16, 0), 0u);
 }
 
 }  // namespace

@@ -29,7 +29,9 @@ double MillisecondsAt(const DepthResult& depth, double q) { return 1e3 * Percent
 
 std::string Milliseconds(double seconds) { return FormatFixed(1e3 * seconds, seconds < 1 ? 2 : 0); }
 
+// Tokens with keys and values at the end of the deepest run.
 uint64_t ContextOf(const CompareResult& result) {
+  if (result.row.cache.is_enabled) return result.stats.tokens_computed;
   return result.stats.prompt_tokens + std::max<uint64_t>(result.stats.generated_tokens, 1) - 1;
 }
 
@@ -109,7 +111,10 @@ Json ToJson(const CompareRun& run, const CompareResult& result) {
           {"is_cache_enabled", result.row.cache.is_enabled},
           {"k_type", KvTypeName(result.row.cache.k_type)},
           {"v_type", KvTypeName(result.row.cache.v_type)},
+          {"placement", result.row.cache.placement},
           {"block_size", result.row.cache.block_size},
+          {"window_tokens", result.row.cache.window_tokens},
+          {"num_sinks", result.row.cache.num_sinks},
           {"bytes_per_token", result.bytes_per_token},
           {"peak_bytes", result.peak_bytes},
           {"unused_bytes", result.unused_bytes},

@@ -32,11 +32,15 @@ bool IsDigest(const std::string& text) {
 }
 
 Json ToJson(const CodecVerdict& verdict) {
-  return {{"model", verdict.model_digest},      {"codecs", verdict.codecs},
-          {"activations", verdict.activations}, {"gate", verdict.gate},
-          {"is_passed", verdict.is_passed},     {"tokens", verdict.num_tokens},
-          {"kld", verdict.kld_mean.value},      {"kld_error", verdict.kld_mean.error},
-          {"same_top", verdict.same_top.value}, {"same_top_error", verdict.same_top.error}};
+  return {{"model", verdict.model_digest},
+          {"codecs", verdict.codecs},
+          {"gate", verdict.gate},
+          {"is_passed", verdict.is_passed},
+          {"tokens", verdict.num_tokens},
+          {"kld", verdict.kld_mean.value},
+          {"kld_error", verdict.kld_mean.error},
+          {"same_top", verdict.same_top.value},
+          {"same_top_error", verdict.same_top.error}};
 }
 
 // A divergence that was infinite is null in the file.
@@ -55,7 +59,6 @@ std::optional<CodecVerdict> VerdictFrom(const Json& json) {
   CodecVerdict verdict;
   verdict.model_digest = TextIn(json, "model");
   verdict.codecs = TextIn(json, "codecs");
-  verdict.activations = TextIn(json, "activations");
   verdict.gate = TextIn(json, "gate");
   const auto is_passed = json.find("is_passed");
   const auto tokens = json.find("tokens");
@@ -147,11 +150,9 @@ Result<std::string> VerdictStore::DigestOf(const std::string& model_path) {
   return digest;
 }
 
-std::optional<CodecVerdict> VerdictStore::Find(const std::string& model_digest, const CodecPair& codecs,
-                                               const std::string& activations) const {
+std::optional<CodecVerdict> VerdictStore::Find(const std::string& model_digest, const CodecPair& codecs) const {
   const auto it = std::ranges::find_if(verdicts_, [&](const CodecVerdict& verdict) {
-    return verdict.model_digest == model_digest && verdict.codecs == NameOf(codecs) &&
-           verdict.activations == activations;
+    return verdict.model_digest == model_digest && verdict.codecs == NameOf(codecs);
   });
   return it == verdicts_.end() ? std::nullopt : std::optional(*it);
 }
@@ -165,8 +166,7 @@ std::vector<CodecVerdict> VerdictStore::AllOf(const std::string& model_digest) c
 
 Status VerdictStore::Record(CodecVerdict verdict) {
   std::erase_if(verdicts_, [&](const CodecVerdict& old) {
-    return old.model_digest == verdict.model_digest && old.codecs == verdict.codecs &&
-           old.activations == verdict.activations;
+    return old.model_digest == verdict.model_digest && old.codecs == verdict.codecs;
   });
   verdicts_.push_back(std::move(verdict));
   return Save();

@@ -15,9 +15,8 @@ namespace kvern::cli {
 
 struct CodecVerdict {
   std::string model_digest;
-  std::string codecs;       // NameOf a CodecPair.
-  std::string activations;  // "int8", "f32".
-  std::string gate;         // Name of the gate that it was held against.
+  std::string codecs;  // NameOf a CodecPair.
+  std::string gate;    // Name of the gate that it was held against.
   bool is_passed = false;
   uint64_t num_tokens = 0;
   Estimate kld_mean;
@@ -36,10 +35,9 @@ class VerdictStore {
   // The digest of the model at `model_path`, remembered in the file. Errors as for ModelDigest; that it could not be
   // remembered is none.
   Result<std::string> DigestOf(const std::string& model_path);
-  std::optional<CodecVerdict> Find(const std::string& model_digest, const CodecPair& codecs,
-                                   const std::string& activations) const;
+  std::optional<CodecVerdict> Find(const std::string& model_digest, const CodecPair& codecs) const;
   std::vector<CodecVerdict> AllOf(const std::string& model_digest) const;
-  // Takes the place of an earlier verdict of the same model, codecs and activations, and is written at once.
+  // Takes the place of an earlier verdict of the same model and codecs, and is written at once.
   Status Record(CodecVerdict verdict);
 
  private:

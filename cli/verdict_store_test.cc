@@ -37,7 +37,6 @@ class VerdictStoreTest : public testing::Test {
 CodecVerdict Verdict(char digit, bool is_passed) {
   return {.model_digest = std::string(64, digit),
           .codecs = "f16",
-          .activations = "int8",
           .gate = "16-bit",
           .is_passed = is_passed,
           .num_tokens = 8192,
@@ -48,7 +47,7 @@ CodecVerdict Verdict(char digit, bool is_passed) {
 TEST_F(VerdictStoreTest, AVerdictOutlivesTheProcess) {
   ASSERT_TRUE(VerdictStore(path()).Record(Verdict('a', false)).ok());
 
-  const auto found = VerdictStore(path()).Find(std::string(64, 'a'), kF16, "int8");
+  const auto found = VerdictStore(path()).Find(std::string(64, 'a'), kF16);
 
   ASSERT_TRUE(found);
   EXPECT_FALSE(found->is_passed);
@@ -58,13 +57,12 @@ TEST_F(VerdictStoreTest, AVerdictOutlivesTheProcess) {
   EXPECT_EQ(found->same_top.error, 0.001);
 }
 
-TEST_F(VerdictStoreTest, OtherModelsCodecsAndActivationsHaveNone) {
+TEST_F(VerdictStoreTest, OtherModelsAndCodecsHaveNone) {
   VerdictStore store(path());
   ASSERT_TRUE(store.Record(Verdict('a', true)).ok());
 
-  EXPECT_FALSE(store.Find(std::string(64, 'b'), kF16, "int8"));
-  EXPECT_FALSE(store.Find(std::string(64, 'a'), {KvType::kF32, KvType::kF16}, "int8"));
-  EXPECT_FALSE(store.Find(std::string(64, 'a'), kF16, "f32"));
+  EXPECT_FALSE(store.Find(std::string(64, 'b'), kF16));
+  EXPECT_FALSE(store.Find(std::string(64, 'a'), {KvType::kF32, KvType::kF16}));
 }
 
 TEST_F(VerdictStoreTest, ANewVerdictTakesThePlaceOfTheOld) {
@@ -74,7 +72,7 @@ TEST_F(VerdictStoreTest, ANewVerdictTakesThePlaceOfTheOld) {
 
   ASSERT_TRUE(store.Record(Verdict('a', true)).ok());
 
-  EXPECT_TRUE(store.Find(std::string(64, 'a'), kF16, "int8")->is_passed);
+  EXPECT_TRUE(store.Find(std::string(64, 'a'), kF16)->is_passed);
   EXPECT_THAT(VerdictStore(path()).AllOf(std::string(64, 'a')), SizeIs(1));
 }
 
@@ -83,7 +81,7 @@ TEST_F(VerdictStoreTest, AnInfiniteDivergenceIsStillAFailure) {
   verdict.kld_mean.value = std::numeric_limits<double>::infinity();
   ASSERT_TRUE(VerdictStore(path()).Record(verdict).ok());
 
-  const auto found = VerdictStore(path()).Find(std::string(64, 'a'), kF16, "int8");
+  const auto found = VerdictStore(path()).Find(std::string(64, 'a'), kF16);
 
   ASSERT_TRUE(found);
   EXPECT_EQ(found->kld_mean.value, std::numeric_limits<double>::infinity());
@@ -115,10 +113,10 @@ TEST_F(VerdictStoreTest, EntriesThatAreNoVerdictsAreLeftOut) {
       "{\"format\": 1, \"digests\": {\"x\": 7, \"y\": \"short\"}, \"verdicts\": [null, 3, {}, {\"model\": \"zz\"},"
       "{\"model\": \"" +
       digest +
-      "\", \"codecs\": \"f16\", \"activations\": \"int8\", \"is_passed\": \"yes\","
+      "\", \"codecs\": \"f16\", \"is_passed\": \"yes\","
       "\"tokens\": 1}, {\"model\": \"" +
       digest +
-      "\", \"codecs\": \"f16\", \"activations\": \"int8\","
+      "\", \"codecs\": \"f16\", "
       "\"is_passed\": true, \"tokens\": -1}]}");
 
   const VerdictStore store(path());

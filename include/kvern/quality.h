@@ -53,7 +53,7 @@ struct QualityReport {
 };
 
 struct QualityRequest {
-  EngineOptions engine;  // Of its cache options only block_size counts.
+  EngineOptions engine;  // Its cache options do not count.
   std::vector<CacheOptions> candidates;
   std::vector<TokenId> tokens;
   uint64_t num_scored = 0;          // Tokens to score, from the beginning; 0: all that `tokens` has.
@@ -63,7 +63,8 @@ struct QualityRequest {
 // Called after each step; false ends the measurement: reports are then about the tokens done so far.
 using QualityProgress = std::function<bool(uint64_t tokens_done, uint64_t tokens_total)>;
 
-// One report per candidate. Loads the model once. kInvalidArgument for a text that is too short or a candidate that the
+// One report per candidate. With int8 activations every small change flips roundings of activations, which adds a
+// divergence of its own that no codec can be blamed for; ActivationMode::kF32 shows the codec alone. Loads the model once. kInvalidArgument for a text that is too short or a candidate that the
 // model cannot have; kCorruption where the reference itself is not finite; kCancelled where `progress` ends it before
 // the first token; otherwise as Engine::Open.
 Result<std::vector<QualityReport>> MeasureQuality(const QualityRequest& request, const QualityProgress& progress = {});

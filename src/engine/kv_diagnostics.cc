@@ -4,10 +4,11 @@
 #include <utility>
 
 #include "engine/batch_builder.h"
+#include "engine/cache_plan.h"
 #include "engine/kv_statistics.h"
 #include "engine/loaded_model.h"
-#include "kvcache/block_pool.h"
-#include "kvcache/block_table.h"
+#include "kvcache/kv_cache.h"
+#include "kvcache/sequence_cache.h"
 #include "platform/huge_pages.h"
 
 namespace kvern {
@@ -41,22 +42,23 @@ Result<KvDiagnosis> DiagnoseKv(const EngineOptions& options, const std::vector<T
   const ModelConfig& config = loaded.model->config();
   KVERN_RETURN_IF_ERROR(CheckTokens(tokens, config));
 
-  KVERN_ASSIGN_OR_RETURN(const BlockLayout layout,
-                         BlockLayout::Create({config.num_layers, config.num_kv_heads, config.head_dim},
-                                             options.cache.block_size, KvType::kF32, KvType::kF32));
-  KVERN_ASSIGN_OR_RETURN(
-      const std::unique_ptr<BlockPool> blocks,
-      BlockPool::Create(layout, layout.BlocksFor(tokens.size()) * layout.block_bytes(), HugePageAllocator()));
-  BlockTable table(*blocks);
+  EngineOptions plain = options;
+  plain.cache = CacheOptions();
+  plain.cache.k_type = plain.cache.v_type = KvType::kF32;
+  plain.context_tokens = plain.prefill_chunk = static_cast<uint32_t>(tokens.size());
+  KVERN_ASSIGN_OR_RETURN(CachePlan plan, PlanCache(plain, config));
+  KVERN_ASSIGN_OR_RETURN(const std::unique_ptr<KvCache> cache,
+                         KvCache::Create(std::move(plan.spec), HugePageAllocator()));
+  SequenceCache sequence(*cache, tokens.size());
   KvStatistics statistics(config, static_cast<uint32_t>(tokens.size()));
   const AttentionObserver observer = [&](const AttentionRows& rows) {
     if (is_cancelled) return;  // A step cannot be left, but it ends sooner.
     statistics.Observe(rows);
     goes_on(statistics.layers_done(), config.num_layers);
   };
-  BatchBuilder builder;
-  builder.Add(table, tokens, /*num_logit_rows=*/0);
-  ForwardBatch batch = builder.Build(blocks->view());
+  BatchBuilder builder(*cache);
+  builder.Add(sequence, tokens, /*num_logit_rows=*/0);
+  ForwardBatch batch = builder.Build();
   batch.attention_observer = &observer;
   KVERN_RETURN_IF_ERROR(loaded.model->Forward(batch, {}).status());
   if (is_cancelled) return Status::Cancelled("the diagnosis was cancelled");

@@ -8,6 +8,7 @@
 
 #include "base/aligned_buffer.h"
 #include "engine/batch_builder.h"
+#include "engine/cache_plan.h"
 #include "engine/quality_lock_step.h"
 #include "engine/quality_statistics.h"
 #include "kvern/engine.h"
@@ -37,11 +38,16 @@ Status LockStep::Reserve() {
   return Status::Ok();
 }
 
-Status LockStep::AddSide(const BlockLayout& layout, uint32_t max_tokens) {
+Status LockStep::AddSide(EngineOptions options, const CacheOptions& cache, uint32_t max_tokens) {
+  options.cache = cache;
+  options.cache.is_enabled = true;
+  options.cache.budget_bytes = 0;  // What one sequence needs.
+  options.context_tokens = max_tokens;
+  KVERN_ASSIGN_OR_RETURN(CachePlan plan, PlanCache(options, model_.config()));
   Side side;
-  KVERN_ASSIGN_OR_RETURN(
-      side.blocks, BlockPool::Create(layout, layout.BlocksFor(max_tokens) * layout.block_bytes(), HugePageAllocator()));
-  side.table = std::make_unique<BlockTable>(*side.blocks);
+  KVERN_ASSIGN_OR_RETURN(side.cache, KvCache::Create(std::move(plan.spec), HugePageAllocator()));
+  side.sequence = std::make_unique<SequenceCache>(*side.cache, max_tokens);
+  side.batch = std::make_unique<BatchBuilder>(*side.cache);
   sides_.push_back(std::move(side));
   return Status::Ok();
 }
@@ -59,16 +65,16 @@ Result<bool> LockStep::RunSequence(std::span<const TokenId> tokens, const std::f
     KVERN_RETURN_IF_ERROR(CheckReference(begin, count));
     if (progress && !progress(count)) return false;
   }
-  for (Side& side : sides_) side.table->Release();
+  for (Side& side : sides_) side.sequence->Release();
   return true;
 }
 
 Status LockStep::Forward(Side& side, std::span<const TokenId> tokens, AlignedBuffer& logits) {
-  batch_.Clear();
-  batch_.Add(*side.table, tokens, tokens.size());
+  side.batch->Clear();
+  side.batch->Add(*side.sequence, tokens, tokens.size());
   const std::span<float> rows(logits.as<float>(), tokens.size() * vocab_size_);
-  KVERN_RETURN_IF_ERROR(model_.Forward(batch_.Build(side.blocks->view()), rows).status());
-  side.table->Commit(tokens.size());
+  KVERN_RETURN_IF_ERROR(model_.Forward(side.batch->Build(), rows).status());
+  side.sequence->Commit(tokens.size());
   return Status::Ok();
 }
 
@@ -159,15 +165,11 @@ Result<std::vector<QualityReport>> MeasureQuality(LoadedModel& loaded, const Qua
   const auto max_rows = static_cast<uint32_t>(std::min<uint64_t>(request.sequence_tokens, num_scored));
   LockStep steps(*loaded.model, *loaded.kernels, *loaded.workers, request.engine.prefill_chunk);
   KVERN_RETURN_IF_ERROR(steps.Reserve());
-  const KvShape shape = {config.num_layers, config.num_kv_heads, config.head_dim};
-  const auto add_side = [&](KvType k_type, KvType v_type) -> Status {
-    KVERN_ASSIGN_OR_RETURN(const BlockLayout layout,
-                           BlockLayout::Create(shape, request.engine.cache.block_size, k_type, v_type));
-    return steps.AddSide(layout, max_rows);
-  };
-  KVERN_RETURN_IF_ERROR(add_side(KvType::kF32, KvType::kF32));
+  CacheOptions reference;
+  reference.k_type = reference.v_type = KvType::kF32;
+  KVERN_RETURN_IF_ERROR(steps.AddSide(request.engine, reference, max_rows));
   for (const CacheOptions& candidate : request.candidates) {
-    KVERN_RETURN_IF_ERROR(add_side(candidate.k_type, candidate.v_type));
+    KVERN_RETURN_IF_ERROR(steps.AddSide(request.engine, candidate, max_rows));
   }
 
   uint64_t done = 0;

@@ -1,7 +1,7 @@
 // The gates: how far a codec may move a model's distributions, by the width of what it stores.
 #include <algorithm>
 
-#include "kvcache/block_layout.h"
+#include "kvcache/codecs/codec_registry.h"
 #include "kvern/quality.h"
 
 namespace kvern {
@@ -10,13 +10,9 @@ namespace {
 // Widths that gates speak of. Scales take a fraction of a bit more, so what counts is the range.
 enum class Width : uint8_t { kFull, k16, k8, k4 };
 
-// Bits per value as blocks really hold them.
 Width WidthOf(KvType type) {
-  constexpr KvShape kShape = {.num_layers = 1, .num_kv_heads = 1, .head_dim = 128};
-  constexpr uint32_t kSlots = 256;
-  const Result<BlockLayout> layout = BlockLayout::Create(kShape, kSlots, type, type);
-  if (!layout.ok()) return Width::k4;  // Judged most closely where in doubt.
-  const uint64_t bits = 8 * layout->block_bytes() / (2 * kShape.head_dim * kSlots);
+  constexpr uint32_t kHeadDim = 128;  // Of a usual head; no width depends on it.
+  const double bits = BitsPerValue(type, kHeadDim);
   if (bits > 20) return Width::kFull;
   if (bits > 12) return Width::k16;
   return bits > 6 ? Width::k8 : Width::k4;

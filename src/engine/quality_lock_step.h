@@ -11,8 +11,8 @@
 #include "engine/batch_builder.h"
 #include "engine/loaded_model.h"
 #include "engine/quality_statistics.h"
-#include "kvcache/block_pool.h"
-#include "kvcache/block_table.h"
+#include "kvcache/kv_cache.h"
+#include "kvcache/sequence_cache.h"
 
 namespace kvern {
 
@@ -23,8 +23,9 @@ class LockStep {
 
   // Memory for the logits of a step.
   Status Reserve();
-  // The first side is the reference, the others are its candidates.
-  Status AddSide(const BlockLayout& layout, uint32_t max_tokens);
+  // The first side is the reference, the others are its candidates: caches of `options` but for their memory, with room
+  // for `max_tokens` tokens.
+  Status AddSide(EngineOptions options, const CacheOptions& cache, uint32_t max_tokens);
   // Every row of `tokens` but the last token, which is only a target. `progress` gets the rows of each step; the result
   // is false where it said so.
   Result<bool> RunSequence(std::span<const TokenId> tokens, const std::function<bool(uint64_t)>& progress);
@@ -37,8 +38,9 @@ class LockStep {
     RowDivergence divergence;
   };
   struct Side {
-    std::unique_ptr<BlockPool> blocks;
-    std::unique_ptr<BlockTable> table;  // Goes before its pool.
+    std::unique_ptr<KvCache> cache;
+    std::unique_ptr<SequenceCache> sequence;  // Goes before its cache.
+    std::unique_ptr<BatchBuilder> batch;
     std::vector<PositionedRow> rows;
   };
 
@@ -55,7 +57,6 @@ class LockStep {
   ThreadPool& workers_;
   const uint64_t vocab_size_;
   const uint32_t rows_per_step_;
-  BatchBuilder batch_;
   std::vector<Side> sides_;
   AlignedBuffer reference_logits_, candidate_logits_;  // [rows_per_step][vocabulary]
   AlignedBuffer scratch_;                              // [workers][vocabulary]
