@@ -93,7 +93,7 @@ class DiagnoseCommand : public Command {
     for (const CodecVerdict& verdict : verdicts) {
       text += "    " + verdict.codecs + (verdict.is_passed ? " passed" : " FAILED") + " the " + verdict.gate +
               " gate: KLD " + FormatEstimate(verdict.kld_mean) + ", same top " + FormatPercent(verdict.same_top.value) +
-              " (" + verdict.activations + " activations)\n";
+              "\n";
     }
     return text;
   }

@@ -413,12 +413,35 @@ class Analyse(CliTest):
         self.expect(result, 0)
         f16, f32 = json.loads(result.stdout)["results"]
         self.assertEqual(f16["numbers"]["tokens"], 400)
-        self.assertLess(f16["numbers"]["kld_mean"]["value"], 2e-4)
+        self.assertLess(f16["numbers"]["kld_mean"]["value"], 1e-5)
         self.assertGreater(f16["numbers"]["kld_mean"]["value"], 0)
         self.assertEqual([bucket["end"] for bucket in f16["buckets"]], [256, 300])
         self.assertEqual(f16["verdict"], "too few tokens")
         self.assertEqual((f32["numbers"]["kld_max"], f32["numbers"]["same_top"]["value"]), (0, 1))
         self.assertFalse(self.verdicts.exists())  # 400 tokens are no verdict.
+
+    def test_a_codec_without_a_verdict_is_named_and_one_that_failed_is_refused(self):
+        def run(*arguments):
+            return kvern("run", "-m", MODEL, "--verdicts", self.verdicts, "-n", 1, "--kv-type", "int8", PROMPT, *arguments)
+        unknown = run()
+        self.expect(unknown, 0)
+        self.assertIn("kvern quality int8", unknown.stderr.decode())
+        self.assertNotIn("quality", kvern("run", "-m", MODEL, "--verdicts", self.verdicts, "-n", 1, PROMPT).stderr.decode())
+
+        stored = json.loads(self.verdicts.read_text())  # The digest of the model was remembered.
+        verdict = {"model": list(stored["digests"].values())[0], "codecs": "int8", "gate": "8-bit", "is_passed": False,
+                   "tokens": 8192, "kld": 0.5, "kld_error": 0.01, "same_top": 0.9, "same_top_error": 0.01}
+        self.verdicts.write_text(json.dumps({**stored, "verdicts": [verdict]}))
+        self.expect_error(run(), 1, "int8", "8-bit", "KLD 0.5", "90.0 %", "--allow-lossy")
+        allowed = run("--allow-lossy")
+        self.expect(allowed, 0)
+        self.assertIn("running anyway", allowed.stderr.decode())
+
+        verdict["is_passed"] = True
+        self.verdicts.write_text(json.dumps({**stored, "verdicts": [verdict]}))
+        self.assertNotIn("quality", run().stderr.decode())
+        self.verdicts.write_text("{")
+        self.assertIn("verdicts.json", run().stderr.decode())
 
     def test_diagnose_describes_every_head_and_writes_a_page(self):
         page = self.directory / "heads.html"
@@ -445,7 +468,10 @@ class Analyse(CliTest):
         self.assertEqual([row["row"] for row in rows], ["no cache", "f16", "paged 16"])
         self.assertEqual(rows[0]["query_key_products"], rows[0]["theory_products"])
         self.assertEqual(rows[1]["query_key_products"], rows[1]["theory_products"])
-        self.assertEqual(rows[1]["last_step_unmasked"], 30 * 9 * (2 * (128 + 40) - 1))
+        computed = rows[1]["tokens_computed"]
+        self.assertGreaterEqual(computed, 128 + 40)
+        self.assertEqual(rows[1]["last_step_unmasked"], 30 * 9 * (2 * computed - 1))
+        self.assertEqual(rows[0]["last_step_unmasked"], 30 * 9 * (128 + 3) ** 2)
         self.assertEqual(rows[1]["bytes_per_token"], 23040)
         self.assertEqual(rows[1]["quality"]["kld_mean"], rows[2]["quality"]["kld_mean"])
         self.assertGreater(rows[1]["batch_tok_per_s"], 0)
