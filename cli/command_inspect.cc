@@ -24,11 +24,40 @@ constexpr char kExamples[] =
 constexpr KvType kKvTypes[] = {KvType::kF32,    KvType::kF16, KvType::kBF16, KvType::kF8E4M3,
                                KvType::kF8E5M2, KvType::kI8,  KvType::kI4,   KvType::kI4Head};
 constexpr size_t kLongestValue = 100;
+constexpr uint64_t kLongestShown = uint64_t{1} << 32;  // Tokens.
 
-// Tokens whose keys and values fit `budget_bytes`, in whole blocks.
-uint64_t TokensThatFit(uint64_t budget_bytes, uint64_t bytes_per_token, uint32_t block_size) {
-  if (bytes_per_token == 0) return 0;
-  return budget_bytes / (bytes_per_token * block_size) * block_size;
+// The longest sequence whose keys and values fit `budget_bytes`, in whole blocks; kLongestShown where that is no limit.
+uint64_t TokensThatFit(const ModelInfo& info, uint64_t budget_bytes, uint32_t block_size, KvType type) {
+  uint64_t fitting = 0, too_many = kLongestShown / block_size + 1;  // Blocks.
+  while (fitting + 1 < too_many) {
+    const uint64_t middle = fitting + (too_many - fitting) / 2;
+    const bool fits = info.KvBytesOfSequence(middle * block_size, block_size, type, type) <= budget_bytes;
+    (fits ? fitting : too_many) = middle;
+  }
+  return fitting * block_size;
+}
+
+// "30", or "18: 3 see all, 15 a window of 512".
+std::string LayersText(const ModelInfo& info) {
+  std::string text = FormatCount(info.num_layers);
+  if (std::all_of(info.layer_groups.begin(), info.layer_groups.end(),
+                  [](const LayerGroupInfo& group) { return group.window_tokens == 0; })) {
+    return text;
+  }
+  for (size_t i = 0; i < info.layer_groups.size(); ++i) {
+    const LayerGroupInfo& group = info.layer_groups[i];
+    text += (i == 0 ? ": " : ", ") + FormatCount(group.num_layers) +
+            (group.window_tokens == 0 ? " see all" : " a window of " + FormatCount(group.window_tokens));
+  }
+  return text;
+}
+
+std::string RopeText(const ModelInfo& info) {
+  std::string text;
+  for (const LayerGroupInfo& group : info.layer_groups) {
+    text += (text.empty() ? "" : ", ") + FormatFixed(group.rope_base, 0);
+  }
+  return text;
 }
 
 class InspectCommand : public Command {
@@ -84,7 +113,7 @@ class InspectCommand : public Command {
         {"architecture", info.architecture},
         {"name", info.name.empty() ? "-" : EscapeBytes(info.name)},
         {"parameters", FormatCount(info.num_parameters)},
-        {"layers", FormatCount(info.num_layers)},
+        {"layers", LayersText(info)},
         {"width", FormatCount(info.width)},
         {"feed-forward width", FormatCount(info.ffn_width)},
         {"query heads", FormatCount(info.num_heads)},
@@ -92,7 +121,7 @@ class InspectCommand : public Command {
         {"head size", FormatCount(info.head_dim)},
         {"vocabulary", FormatCount(info.vocab_size)},
         {"context", FormatCount(info.context_tokens) + " tokens"},
-        {"RoPE base", FormatFixed(info.rope_base, 0)},
+        {"RoPE base", RopeText(info)},
     });
   }
 
@@ -113,7 +142,7 @@ class InspectCommand : public Command {
       if (bytes == 0) continue;  // Not for heads of this size.
       std::vector<std::string> row = {std::string(KvTypeName(type)), FormatCount(bytes)};
       for (const uint64_t budget : budget_bytes_) {
-        row.push_back(FormatCount(TokensThatFit(budget, bytes, block_size_)) + " tokens");
+        row.push_back(FormatCount(TokensThatFit(info, budget, block_size_, type)) + " tokens");
       }
       rows.push_back(std::move(row));
     }
@@ -134,9 +163,14 @@ class InspectCommand : public Command {
       if (bytes == 0) continue;
       nlohmann::ordered_json fits = nlohmann::ordered_json::array();
       for (const uint64_t budget : budget_bytes_) {
-        fits.push_back({{"budget_bytes", budget}, {"tokens", TokensThatFit(budget, bytes, block_size_)}});
+        fits.push_back({{"budget_bytes", budget}, {"tokens", TokensThatFit(info, budget, block_size_, type)}});
       }
       codecs.push_back({{"kv_type", KvTypeName(type)}, {"bytes_per_token", bytes}, {"fits", std::move(fits)}});
+    }
+    nlohmann::ordered_json groups = nlohmann::ordered_json::array();
+    for (const LayerGroupInfo& group : info.layer_groups) {
+      groups.push_back(
+          {{"num_layers", group.num_layers}, {"window_tokens", group.window_tokens}, {"rope_base", group.rope_base}});
     }
     nlohmann::ordered_json metadata = nlohmann::ordered_json::object();
     for (const auto& [key, value] : info.metadata) metadata[key] = value;
@@ -157,6 +191,7 @@ class InspectCommand : public Command {
         {"vocab_size", info.vocab_size},
         {"context_tokens", info.context_tokens},
         {"rope_base", info.rope_base},
+        {"layer_groups", std::move(groups)},
         {"tensor_types", std::move(tensors)},
         {"block_size", block_size_},
         {"kv", std::move(codecs)},

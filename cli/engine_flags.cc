@@ -82,8 +82,9 @@ void EngineFlags::AddAllTo(CLI::App& app, const std::string& context_help) {
   app.add_option("--global", global_tokens, "With --window: positions that stay in sight too, like 100-149,300")
       ->type_name("RANGES")
       ->group(kEngineGroup);
-  app.add_option("--spill-dir", spill_directory,
-                 "Admit requests by what they need now; those that must wait for memory keep their cache in a file here")
+  app.add_option(
+         "--spill-dir", spill_directory,
+         "Admit requests by what they need now; those that must wait for memory keep their cache in a file here")
       ->type_name("DIR")
       ->group(kEngineGroup);
   app.add_option("--spill-limit", spill_limit, "Most bytes of that file, like 4GiB; default: 8GiB")
@@ -117,19 +118,6 @@ Result<EngineOptions> EngineFlags::ToOptions() const {
   options.prefill_chunk = prefill_chunk;
   options.cache.is_enabled = !is_cache_off;
   options.cache.block_size = block_size;
-  if (kv_type == kK8V4) {
-    options.cache.k_type = KvType::kI8;
-    options.cache.v_type = KvType::kI4;
-  } else {
-    KVERN_ASSIGN_OR_RETURN(options.cache.k_type, ParseKvTypeFlag("--kv-type", kv_type));
-    options.cache.v_type = options.cache.k_type;
-  }
-  if (!k_type.empty()) {
-    KVERN_ASSIGN_OR_RETURN(options.cache.k_type, ParseKvTypeFlag("--k-type", k_type));
-  }
-  if (!v_type.empty()) {
-    KVERN_ASSIGN_OR_RETURN(options.cache.v_type, ParseKvTypeFlag("--v-type", v_type));
-  }
   options.cache.placement = placement;
   options.cache.window_tokens = window_tokens;
   options.cache.num_sinks = num_sinks;
@@ -143,6 +131,19 @@ Result<EngineOptions> EngineFlags::ToOptions() const {
     const Result<uint64_t> bytes = ParseBytes(spill_limit);
     if (!bytes.ok()) return Status::InvalidArgument("--spill-limit: " + bytes.status().message());
     options.cache.spill_limit_bytes = *bytes;
+  }
+  if (kv_type == kK8V4) {
+    options.cache.k_type = KvType::kI8;
+    options.cache.v_type = KvType::kI4;
+  } else {
+    KVERN_ASSIGN_OR_RETURN(options.cache.k_type, ParseKvTypeFlag("--kv-type", kv_type));
+    options.cache.v_type = options.cache.k_type;
+  }
+  if (!k_type.empty()) {
+    KVERN_ASSIGN_OR_RETURN(options.cache.k_type, ParseKvTypeFlag("--k-type", k_type));
+  }
+  if (!v_type.empty()) {
+    KVERN_ASSIGN_OR_RETURN(options.cache.v_type, ParseKvTypeFlag("--v-type", v_type));
   }
   if (!kv_budget.empty()) {
     const Result<uint64_t> bytes = ParseBytes(kv_budget);

@@ -38,7 +38,8 @@ struct Case {
   const char* name;
   uint32_t head_dim, group_size, depth;
   uint32_t num_rows = 1, num_sequences = 1, num_shared = 0;
-  bool is_shared = false;  // Attention is told of the common blocks.
+  bool is_shared = false;              // Attention is told of the common blocks.
+  uint32_t window = 0, num_sinks = 0;  // What rows see; 0: all.
   uint32_t num_kv_heads = kDefaultKvHeads;
   KvType k_type = KvType::kF16, v_type = KvType::kF16;
 
@@ -48,7 +49,9 @@ struct Case {
   }
   uint32_t num_tokens() const { return depth + num_rows; }
   bool is_bound_by_memory() const { return num_rows * num_sequences == 1; }
+  uint32_t num_tokens_read() const { return window == 0 ? num_tokens() : std::min(window + num_sinks, num_tokens()); }
   double num_products() const {
+    if (is_bound_by_memory()) return static_cast<double>(num_tokens_read()) * num_heads();
     return (static_cast<double>(depth) + 0.5 * (num_rows + 1)) * num_rows * num_sequences * num_heads();
   }
 };
@@ -113,16 +116,18 @@ double RunCase(const KernelTable& kernels, ThreadPool& pool, const Case& c, Alig
   std::vector<float> q(c.num_sequences * c.num_rows * row_floats), out(q.size());
   for (float& x : q) x = normal(random);
   const SharedPrefix prefix{0, c.num_sequences, c.num_shared};
+  const PositionRange sinks{0, c.num_sinks};
+  const AttentionSpan span{c.window, {&sinks, c.num_sinks > 0 ? 1u : 0u}};
   AttentionPlan plan;
-  const Status status =
-      plan.Build(kernels, rows, {&prefix, c.is_shared ? 1u : 0u}, {c.num_heads(), c.num_kv_heads, c.head_dim},
-                 pool.num_threads(), HugePageAllocator());
+  const Status status = plan.Build(kernels, rows, {&prefix, c.is_shared ? 1u : 0u},
+                                   {c.num_heads(), c.num_kv_heads, c.head_dim, /*layer_group=*/0, span},
+                                   pool.num_threads(), HugePageAllocator());
   if (!status.ok()) {
     std::fprintf(stderr, "attention_bench: %s\n", status.message().c_str());
     return 0;
   }
 
-  const double bytes = c.bytes_per_token() * c.num_tokens();
+  const double bytes = c.bytes_per_token() * c.num_tokens_read();
   // A sample lasts long enough to warm the caches that others have used in between.
   const double units_of_layer = c.is_bound_by_memory() ? bytes * 1e-9 : 4.0 * c.num_products() * c.head_dim * 1e-12;
   const double units_of_sample = (c.is_bound_by_memory() ? 40e-3 : 4e-3) * pool.num_threads();
@@ -135,7 +140,7 @@ double RunCase(const KernelTable& kernels, ThreadPool& pool, const Case& c, Alig
     for (uint32_t i = 0; i < layers_at_once; ++i) {
       const uint32_t layer = turn++ % cache.num_layers;
       num_products += plan.Run({q.data(), row_floats, out.data(), row_floats, cache.view, layer, c.num_heads(),
-                                1.0f / std::sqrt(static_cast<float>(c.head_dim))},
+                                1.0f / std::sqrt(static_cast<float>(c.head_dim)), q.data()},
                                worker);
       worker.Barrier();
     }
@@ -197,6 +202,14 @@ void RunCases(const KernelTable& kernels, ThreadPool& pool, AlignedBuffer& memor
   for (const auto& [head_dim, group_size] :
        {std::pair{64u, 1u}, {64u, 3u}, {64u, 4u}, {64u, 8u}, {80u, 4u}, {128u, 4u}, {128u, 8u}, {256u, 4u}}) {
     for (const uint32_t tokens : {512u, 4096u, 16384u}) run({"decode", head_dim, group_size, tokens - 1});
+  }
+  // What a window of 1024 and 4 sinks leaves of 16k tokens, beside a context as long as that.
+  for (const auto& [head_dim, group_size] : {std::pair{64u, 3u}, {256u, 4u}}) {
+    run({"decode", head_dim, group_size, 1024 + 4 - 1});
+    Case c{"decode-window-1k", head_dim, group_size, 16384 - 1};
+    c.window = 1024;
+    c.num_sinks = 4;
+    run(c);
   }
   for (const auto& [head_dim, group_size] : {std::pair{64u, 3u}, {80u, 4u}, {128u, 4u}, {256u, 4u}}) {
     run({"prefill-512", head_dim, group_size, 0, 512});

@@ -18,10 +18,17 @@ struct TensorTypeInfo {
   bool is_supported = false;
 };
 
+// Layers that see the same span of tokens and share their blocks.
+struct LayerGroupInfo {
+  uint32_t num_layers = 0;
+  uint32_t window_tokens = 0;  // 0: all.
+  double rope_base = 0;
+};
+
 struct ModelInfo {
   std::string path;
   uint64_t file_bytes = 0;
-  std::string architecture;  // "llama"
+  std::string architecture;  // "llama", "gemma3"
   std::string name;          // general.name, or "".
   bool is_supported =
       false;  // kvern can run it; otherwise unsupported_reason says why not and the shapes below may be 0.
@@ -33,8 +40,9 @@ struct ModelInfo {
   uint32_t num_kv_heads = 0;
   uint32_t head_dim = 0;
   uint32_t vocab_size = 0;
-  uint32_t context_tokens = 0;  // That the model was trained for.
-  double rope_base = 0;
+  uint32_t context_tokens = 0;               // That the model was trained for.
+  double rope_base = 0;                      // Of the first layer group.
+  std::vector<LayerGroupInfo> layer_groups;  // Those that see all come first.
   uint64_t num_parameters = 0;
   std::vector<TensorTypeInfo> tensor_types;
   std::vector<std::pair<std::string, std::string>>
@@ -42,6 +50,9 @@ struct ModelInfo {
 
   // Bytes of K and V of one token over all layers, scales included; 0 where heads of this size cannot be stored so.
   uint64_t KvBytesPerToken(KvType k_type, KvType v_type) const;
+  // Bytes of the blocks of a sequence of `num_tokens` tokens: layers with a window hold the blocks that it may reach
+  // into, and the one being filled.
+  uint64_t KvBytesOfSequence(uint64_t num_tokens, uint32_t block_size, KvType k_type, KvType v_type) const;
 };
 
 // Every way to store K or V that this build has, in the order of KvType.

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "base/checked_math.h"
 #include "engine/vocab_from_gguf.h"
 #include "kernels/kv_codec.h"
 #include "kvcache/codecs/codec_registry.h"
@@ -70,7 +71,10 @@ void CopyShape(const ModelConfig& config, ModelInfo& info) {
   info.head_dim = config.head_dim;
   info.vocab_size = config.vocab_size;
   info.context_tokens = config.context_tokens;
-  info.rope_base = config.rope.base;
+  info.rope_base = config.RopeOf(config.layer_groups[0]).base;
+  for (const LayerGroup& group : config.layer_groups) {
+    info.layer_groups.push_back({group.num_layers, group.window, config.RopeOf(group).base});
+  }
 }
 
 }  // namespace
@@ -97,6 +101,16 @@ ModelInfo DescribeModel(const GgufFile& file) {
 uint64_t ModelInfo::KvBytesPerToken(KvType k_type, KvType v_type) const {
   if (!CheckHeadDim(k_type, head_dim).ok() || !CheckHeadDim(v_type, head_dim).ok()) return 0;
   return uint64_t{num_layers} * num_kv_heads * (KvHeadGranuleBytes(k_type, v_type, head_dim) / kGranuleSlots);
+}
+
+uint64_t ModelInfo::KvBytesOfSequence(uint64_t num_tokens, uint32_t block_size, KvType k_type, KvType v_type) const {
+  uint64_t layer_blocks = 0;  // Over all layers.
+  for (const LayerGroupInfo& group : layer_groups) {
+    uint64_t num_blocks = CeilDiv(num_tokens, block_size);
+    if (group.window_tokens != 0) num_blocks = std::min(num_blocks, CeilDiv(group.window_tokens, block_size) + 1);
+    layer_blocks += group.num_layers * num_blocks;
+  }
+  return num_layers == 0 ? 0 : layer_blocks * block_size * (KvBytesPerToken(k_type, v_type) / num_layers);
 }
 
 Result<ModelInfo> InspectModel(const std::string& path) {

@@ -67,6 +67,66 @@ TEST(ModelDescriptionTest, ShapeTypesAndMetadataAreThoseOfTheFile) {
   EXPECT_LT(info.metadata.back().second.size(), 250u);
 }
 
+GgufWriter Gemma3Writer(uint32_t num_layers) {
+  GgufWriter writer;
+  writer.Add("general.architecture", std::string("gemma3"));
+  writer.Add("gemma3.block_count", num_layers);
+  writer.Add("gemma3.context_length", uint32_t{32768});
+  writer.Add("gemma3.embedding_length", uint32_t{64});
+  writer.Add("gemma3.feed_forward_length", uint32_t{96});
+  writer.Add("gemma3.attention.head_count", uint32_t{4});
+  writer.Add("gemma3.attention.head_count_kv", uint32_t{1});
+  writer.Add("gemma3.attention.key_length", uint32_t{256});
+  writer.Add("gemma3.attention.value_length", uint32_t{256});
+  writer.Add("gemma3.attention.layer_norm_rms_epsilon", 1e-6f);
+  writer.Add("gemma3.attention.sliding_window", uint32_t{512});
+  writer.Add("gemma3.rope.freq_base", 1e6f);
+  writer.AddTensorFromValues("token_embd.weight", DType::kF32, {64, 10}, std::vector<float>(640));
+  return writer;
+}
+
+TEST(ModelDescriptionTest, LayersWithAWindowAreAGroupOfTheirOwnAndHoldNoMoreThanIt) {
+  const ModelInfo info = DescribeModel(OpenWritten(Gemma3Writer(18)));
+
+  ASSERT_TRUE(info.is_supported) << info.unsupported_reason;
+  ASSERT_THAT(info.layer_groups, SizeIs(2));
+  EXPECT_EQ(info.layer_groups[0].num_layers, 3u);  // Layers 5, 11 and 17.
+  EXPECT_EQ(info.layer_groups[0].window_tokens, 0u);
+  EXPECT_EQ(info.layer_groups[0].rope_base, 1e6);
+  EXPECT_EQ(info.layer_groups[1].num_layers, 15u);
+  EXPECT_EQ(info.layer_groups[1].window_tokens, 512u);
+  EXPECT_EQ(info.layer_groups[1].rope_base, 1e4);
+  const uint64_t per_layer = 256 * (2 + 2);
+  EXPECT_EQ(info.KvBytesPerToken(KvType::kF16, KvType::kF16), 18 * per_layer);
+  EXPECT_EQ(info.KvBytesOfSequence(500, 64, KvType::kF16, KvType::kF16), 18 * 512 * per_layer);
+  EXPECT_EQ(info.KvBytesOfSequence(32768, 64, KvType::kF16, KvType::kF16), (3 * 32768 + 15 * (512 + 64)) * per_layer);
+}
+
+TEST(ModelDescriptionTest, AModelWhoseLayersAllHaveAWindowHasOneGroup) {
+  const ModelInfo info = DescribeModel(OpenWritten(Gemma3Writer(5)));
+
+  ASSERT_THAT(info.layer_groups, SizeIs(1));
+  EXPECT_EQ(info.layer_groups[0].num_layers, 5u);
+  EXPECT_EQ(info.layer_groups[0].window_tokens, 512u);
+  EXPECT_EQ(info.rope_base, 1e4);
+}
+
+TEST(ModelDescriptionTest, SoftCapsAndAMissingWindowAreNamed) {
+  GgufWriter capped = Gemma3Writer(6);
+  capped.Add("gemma3.final_logit_softcapping", 30.0f);
+  EXPECT_THAT(DescribeModel(OpenWritten(capped)).unsupported_reason, HasSubstr("gemma3.final_logit_softcapping is 30"));
+
+  GgufWriter gemma;
+  gemma.Add("general.architecture", std::string("gemma3"));
+  for (const char* key : {"block_count", "context_length", "embedding_length", "feed_forward_length"}) {
+    gemma.Add(std::string("gemma3.") + key, uint32_t{64});
+  }
+  gemma.Add("gemma3.attention.head_count", uint32_t{4});
+  gemma.Add("gemma3.attention.layer_norm_rms_epsilon", 1e-6f);
+  gemma.AddTensorFromValues("token_embd.weight", DType::kF32, {64, 10}, std::vector<float>(640));
+  EXPECT_THAT(DescribeModel(OpenWritten(gemma)).unsupported_reason, HasSubstr("gemma3.attention.sliding_window"));
+}
+
 TEST(ModelDescriptionTest, AnUnknownArchitectureIsDescribedWithTheReason) {
   GgufWriter writer;
   writer.Add("general.architecture", std::string("mamba"));

@@ -31,7 +31,8 @@ struct TilePlan {
   uint32_t sequence;  // Whose block table leads to K and V.
   uint32_t kv_head;
   uint32_t token_begin, token_end;  // In State::tokens.
-  uint32_t split_begin, split_end;
+  uint32_t splits_offset;           // Of the splits that these tokens visit in State::splits.
+  uint32_t split_begin, split_end;  // Among those.
   bool reads_stored;
   bool is_partial = false;                    // Other tiles have other splits of the same rows.
   uint32_t member_begin = 0, member_end = 0;  // In State::few_row_sequences: those whose rows these are.
@@ -43,24 +44,29 @@ struct Task {
   uint64_t cost;  // By which tasks of prefill are ordered.
 };
 
-// A sequence with few rows in this step: its splits are cut between tasks.
+// Splits that some tokens of a sequence visit: those of which one of them sees a slot, ascending.
+struct VisitedSplits {
+  uint32_t offset;  // In State::splits.
+  uint32_t count;
+};
+
+// Tokens of a sequence with few rows in this step: their splits are cut between tasks.
 struct FewRowSequence {
   uint32_t sequence;
   uint32_t token_begin, token_end;
-  uint32_t num_splits;
+  uint32_t splits_offset;          // In State::splits.
+  uint32_t num_splits;             // Visited.
   uint32_t num_shared_splits = 0;  // Leading splits that tiles of several sequences have.
 };
 
 // Rows of one sequence and KV head whose splits are spread over several tiles: the last to finish folds them.
 struct Merge {
-  uint32_t first_partial = 0;         // The first split that has a partial result.
+  uint32_t first_partial = 0;         // The first visited split that has a partial result.
   std::atomic<uint32_t> num_done{0};  // Splits finished in the running layer; back at 0 when merged.
 
   Merge() = default;
   Merge(Merge&& other) noexcept : first_partial(other.first_partial) {}
 };
-
-uint32_t NumSplits(uint32_t last_position) { return last_position / kAttentionSplitSlots + 1; }
 
 bool IsCutBySplits(const SequenceRows& rows) { return rows.num_rows >= 1 && rows.num_rows <= kMaxTokensCutBySplits; }
 
@@ -94,6 +100,7 @@ struct AttentionPlan::State {
   uint32_t num_workers = 1;
 
   std::vector<AttentionToken> tokens;
+  std::vector<uint32_t> splits;  // Lists of visited ones; without a window one of all, from 0 on, that serves everyone.
   std::vector<FewRowSequence> few_row_sequences;
   std::vector<TilePlan> uncut;  // What becomes tiles when it has been cut between splits.
   std::vector<TilePlan> tiles;
@@ -112,7 +119,10 @@ struct AttentionPlan::State {
 
   void Clear();
   void AddTokens(const SequenceRows& rows);
-  uint64_t Cost(const TilePlan& tile, uint32_t split) const;
+  uint32_t EndOfTokensAlike(uint32_t token, uint32_t end) const;
+  VisitedSplits AddSplits(uint32_t token_begin, uint32_t token_end);
+  void AddSplitRange(size_t list_begin, uint64_t begin, uint64_t end);
+  uint64_t Cost(const TilePlan& tile, uint32_t index) const;
   // ---- sequences with many rows
   void AddPrefillTasks();
   // ---- sequences with few
@@ -131,6 +141,7 @@ struct AttentionPlan::State {
 
 void AttentionPlan::State::Clear() {
   tokens.clear();
+  splits.clear();
   few_row_sequences.clear();
   uncut.clear();
   tiles.clear();
@@ -143,12 +154,58 @@ void AttentionPlan::State::Clear() {
 
 void AttentionPlan::State::AddTokens(const SequenceRows& rows) {
   for (uint32_t i = 0; i < rows.num_rows; ++i) {
-    tokens.push_back({rows.first_row + i, rows.first_position + i, kNoPartials});
+    const uint32_t position = rows.first_position + i, window_begin = shape.span.WindowBegin(position);
+    uint32_t first_slot = window_begin;
+    if (!shape.span.pinned.empty()) first_slot = std::min(first_slot, shape.span.pinned.front().begin);
+    tokens.push_back({rows.first_row + i, position, window_begin, first_slot / kAttentionSplitSlots, kNoPartials});
   }
 }
 
-uint64_t AttentionPlan::State::Cost(const TilePlan& tile, uint32_t split) const {
-  const uint64_t num_slots = VisibleSlots(tokens[tile.token_end - 1].position, split);
+// The end of those from `token` on (up to `end`, all of one sequence) that a tile may have together: pinned slots have
+// queries of their own for all of them or for none.
+uint32_t AttentionPlan::State::EndOfTokensAlike(uint32_t token, uint32_t end) const {
+  const uint32_t first = tokens[token].position, last_alike = shape.span.PinnedQueryPosition();
+  if (shape.span.pinned.empty() || first > last_alike) return end;
+  return static_cast<uint32_t>(std::min<uint64_t>(end, uint64_t{token} + (last_alike - first) + 1));
+}
+
+// For consecutive tokens of a sequence. The work is that of the splits visited, wherever they stand.
+VisitedSplits AttentionPlan::State::AddSplits(uint32_t token_begin, uint32_t token_end) {
+  const AttentionToken& first = tokens[token_begin];
+  const AttentionToken& last = tokens[token_end - 1];
+  const uint64_t end = uint64_t{last.position} + 1;
+  if (shape.span.window == 0) {
+    AddSplitRange(0, splits.size() * kAttentionSplitSlots, end);
+    return {0, last.position / kAttentionSplitSlots + 1};
+  }
+  const size_t list_begin = splits.size();
+  for (const PositionRange& range : shape.span.pinned) {
+    AddSplitRange(list_begin, range.begin, std::min(range.end, last.window_begin));
+  }
+  // Splits that the windows visit in any case, however many pinned slots they hold.
+  while (splits.size() > list_begin && splits.back() >= first.window_begin / kAttentionSplitSlots) splits.pop_back();
+  AddSplitRange(list_begin, first.window_begin, end);
+  return {static_cast<uint32_t>(list_begin), static_cast<uint32_t>(splits.size() - list_begin)};
+}
+
+// Appends the splits that slots [begin, end) touch to the list that starts at list_begin, but for one that ends it.
+void AttentionPlan::State::AddSplitRange(size_t list_begin, uint64_t begin, uint64_t end) {
+  if (begin >= end) return;
+  for (uint64_t split = begin / kAttentionSplitSlots; split <= (end - 1) / kAttentionSplitSlots; ++split) {
+    if (splits.size() > list_begin && splits.back() == split) continue;
+    splits.push_back(static_cast<uint32_t>(split));
+  }
+}
+
+// Slots that are read times rows.
+uint64_t AttentionPlan::State::Cost(const TilePlan& tile, uint32_t index) const {
+  const uint32_t split = splits[tile.splits_offset + index];
+  const AttentionToken& first = tokens[tile.token_begin];
+  const AttentionToken& last = tokens[tile.token_end - 1];
+  const uint64_t begin = uint64_t{split} * kAttentionSplitSlots;
+  const uint64_t num_slots =
+      SlotsSeenOfSplit(shape.span, last.position, split) +
+      CommonPositions(first.window_begin, last.window_begin, begin, begin + kAttentionSplitSlots);
   return num_slots * std::max(NumRows(tile), kRowsPerSlotRead);
 }
 
@@ -168,16 +225,17 @@ void AttentionPlan::State::AddPrefillTasks() {
     if (IsCutBySplits(sequences[s])) continue;
     auto token = static_cast<uint32_t>(tokens.size());
     AddTokens(sequences[s]);
-    for (const auto last = static_cast<uint32_t>(tokens.size()); token < last; token += tile_tokens) {
-      const uint32_t end = std::min(token + tile_tokens, last);
-      const uint32_t num_splits = NumSplits(tokens[end - 1].position);
+    for (const auto last = static_cast<uint32_t>(tokens.size()); token < last;) {
+      const uint32_t end = std::min(token + tile_tokens, EndOfTokensAlike(token, last));
+      const VisitedSplits visited = AddSplits(token, end);
       for (uint32_t head = 0; head < shape.num_kv_heads; ++head) {
-        const TilePlan tile{s, head, token, end, 0, num_splits, /*reads_stored=*/false};
-        const auto index = static_cast<uint32_t>(tiles.size());
-        tasks.push_back({index, index + 1, 0});
-        for (uint32_t split = 0; split < num_splits; ++split) tasks.back().cost += Cost(tile, split);
+        const TilePlan tile{s, head, token, end, visited.offset, 0, visited.count, /*reads_stored=*/false};
+        const auto first_tile = static_cast<uint32_t>(tiles.size());
+        tasks.push_back({first_tile, first_tile + 1, 0});
+        for (uint32_t index = 0; index < visited.count; ++index) tasks.back().cost += Cost(tile, index);
         tiles.push_back(tile);
       }
+      token = end;
     }
   }
   std::stable_sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) { return a.cost > b.cost; });
@@ -186,10 +244,14 @@ void AttentionPlan::State::AddPrefillTasks() {
 void AttentionPlan::State::AddFewRowSequences() {
   for (uint32_t s = 0; s < sequences.size(); ++s) {
     if (!IsCutBySplits(sequences[s])) continue;
-    const auto token = static_cast<uint32_t>(tokens.size());
+    auto token = static_cast<uint32_t>(tokens.size());
     AddTokens(sequences[s]);
-    const auto end = static_cast<uint32_t>(tokens.size());
-    few_row_sequences.push_back({s, token, end, NumSplits(tokens[end - 1].position)});
+    for (const auto last = static_cast<uint32_t>(tokens.size()); token < last;) {
+      const uint32_t end = EndOfTokensAlike(token, last);
+      const VisitedSplits visited = AddSplits(token, end);
+      few_row_sequences.push_back({s, token, end, visited.offset, visited.count});
+      token = end;
+    }
   }
   merges.resize(few_row_sequences.size() * shape.num_kv_heads);
 }
@@ -220,8 +282,8 @@ void AttentionPlan::State::AddSharedPrefix(const SharedPrefix& prefix) {
     for (; member < last; ++member) few_row_sequences[member].num_shared_splits = num_splits;
     if (first == last) continue;
     const FewRowSequence& front = few_row_sequences[first];
-    AddUncut({front.sequence, 0, front.token_begin, few_row_sequences[last - 1].token_end, 0, num_splits,
-              /*reads_stored=*/false, /*is_partial=*/true, first, last});
+    AddUncut({front.sequence, 0, front.token_begin, few_row_sequences[last - 1].token_end, front.splits_offset, 0,
+              num_splits, /*reads_stored=*/false, /*is_partial=*/true, first, last});
   }
 }
 
@@ -237,12 +299,12 @@ void AttentionPlan::State::AddUncut(TilePlan whole) {
 void AttentionPlan::State::AddSplitTasks() {
   for (uint32_t m = 0; m < few_row_sequences.size(); ++m) {
     const FewRowSequence& member = few_row_sequences[m];
-    AddUncut({member.sequence, 0, member.token_begin, member.token_end, member.num_shared_splits, member.num_splits,
-              /*reads_stored=*/false, /*is_partial=*/member.num_shared_splits > 0, m, m + 1});
+    AddUncut({member.sequence, 0, member.token_begin, member.token_end, member.splits_offset, member.num_shared_splits,
+              member.num_splits, /*reads_stored=*/false, /*is_partial=*/member.num_shared_splits > 0, m, m + 1});
   }
   uint64_t total_cost = 0, num_units = 0;
   for (const TilePlan& whole : uncut) {
-    for (uint32_t split = whole.split_begin; split < whole.split_end; ++split) total_cost += Cost(whole, split);
+    for (uint32_t index = whole.split_begin; index < whole.split_end; ++index) total_cost += Cost(whole, index);
     num_units += whole.split_end - whole.split_begin;
   }
   if (num_units == 0) return;
@@ -260,12 +322,12 @@ void AttentionPlan::State::AddSplitTasks() {
 void AttentionPlan::State::CutSplits(const TilePlan& whole, TaskCutter& cutter) {
   const size_t first_tile = tiles.size();
   TilePlan tile = whole;
-  for (uint32_t split = whole.split_begin; split < whole.split_end; ++split) {
-    if (!cutter.CutsBefore(Cost(whole, split))) continue;
-    if (tile.split_begin < split) {
-      tile.split_end = split;
+  for (uint32_t index = whole.split_begin; index < whole.split_end; ++index) {
+    if (!cutter.CutsBefore(Cost(whole, index))) continue;
+    if (tile.split_begin < index) {
+      tile.split_end = index;
       tiles.push_back(tile);
-      tile.split_begin = split;
+      tile.split_begin = index;
     }
     const auto num_tiles = static_cast<uint32_t>(tiles.size());
     tasks.back().tile_end = num_tiles;
@@ -278,7 +340,7 @@ void AttentionPlan::State::CutSplits(const TilePlan& whole, TaskCutter& cutter) 
   for (size_t t = first_tile; t < tiles.size(); ++t) tiles[t].is_partial = true;
   for (uint32_t m = whole.member_begin; m < whole.member_end; ++m) {
     ReservePartials(m);
-    // The tile that begins with split 0 folds its splits into the last of them.
+    // The tile that begins with the first split folds its splits into the last of them.
     if (whole.split_begin == 0) MergeOf(m, whole.kv_head).first_partial = tiles[first_tile].split_end - 1;
   }
 }
@@ -295,7 +357,7 @@ void AttentionPlan::State::ReservePartials(uint32_t member) {
 Status AttentionPlan::State::AllocateScratch(MemoryAllocator& allocator) {
   uint32_t max_rows = 0;
   for (const TilePlan& tile : tiles) max_rows = std::max(max_rows, NumRows(tile));
-  scratch_stride = (AttentionScratchBytes(shape.head_dim, max_rows) + 127) / 128 * 128;
+  scratch_stride = (AttentionScratchBytes(shape.head_dim, max_rows, !shape.span.pinned.empty()) + 127) / 128 * 128;
   const size_t scratch_bytes = scratch_stride * num_workers;
   if (scratch.size() < scratch_bytes) {
     scratch = AlignedBuffer();
@@ -316,12 +378,17 @@ AttentionTile AttentionPlan::State::MakeTile(const TilePlan& plan, const Attenti
   tile.layer = args.layer;
   tile.kv_head = plan.kv_head;
   tile.group_size = group_size();
+  tile.span = shape.span;
   tile.tokens = tokens.data() + plan.token_begin;
   tile.num_tokens = plan.token_end - plan.token_begin;
+  tile.splits = splits.data() + plan.splits_offset;
   tile.split_begin = plan.split_begin;
   tile.split_end = plan.split_end;
   tile.scale = args.scale;
   tile.q = args.q + first_head * shape.head_dim;
+  if (!shape.span.pinned.empty() && tile.tokens->position > shape.span.PinnedQueryPosition()) {
+    tile.q_pinned = args.q_pinned + first_head * shape.head_dim;
+  }
   tile.q_stride = args.q_stride;
   tile.out = args.out + first_head * shape.head_dim;
   tile.out_stride = args.out_stride;
@@ -356,9 +423,10 @@ void AttentionPlan::State::FinishSplits(const TilePlan& plan, const AttentionArg
     // acq_rel: the partial results of all others are visible to the last one.
     if (merge.num_done.fetch_add(num_splits, std::memory_order_acq_rel) + num_splits != member.num_splits) continue;
     merge.num_done.store(0, std::memory_order_relaxed);  // Nobody looks before the next layer.
-    kernels->attention_merge(MakeTile({member.sequence, plan.kv_head, member.token_begin, member.token_end,
-                                       merge.first_partial, member.num_splits, plan.reads_stored, /*is_partial=*/true},
-                                      args, worker_scratch));
+    kernels->attention_merge(
+        MakeTile({member.sequence, plan.kv_head, member.token_begin, member.token_end, member.splits_offset,
+                  merge.first_partial, member.num_splits, plan.reads_stored, /*is_partial=*/true},
+                 args, worker_scratch));
   }
 }
 
@@ -371,6 +439,7 @@ Status AttentionPlan::Build(const KernelTable& kernels, std::span<const Sequence
   KVERN_DCHECK(num_workers >= 1 && shape.num_kv_heads >= 1);
   KVERN_DCHECK(shape.num_heads >= 1 && shape.num_heads % shape.num_kv_heads == 0);
   KVERN_DCHECK(shape.head_dim >= kGranuleSlots && shape.head_dim % kGranuleSlots == 0);
+  KVERN_DCHECK(shape.span.window > 0 || shape.span.pinned.empty());
   State& state = *state_;
   state.Clear();
   state.kernels = &kernels;
@@ -380,7 +449,9 @@ Status AttentionPlan::Build(const KernelTable& kernels, std::span<const Sequence
 
   state.AddPrefillTasks();
   state.AddFewRowSequences();
-  for (const SharedPrefix& prefix : shared_prefixes) state.AddSharedPrefix(prefix);
+  if (shape.span.window == 0) {
+    for (const SharedPrefix& prefix : shared_prefixes) state.AddSharedPrefix(prefix);
+  }
   state.AddSplitTasks();
   return state.AllocateScratch(allocator);
 }
@@ -389,6 +460,7 @@ uint64_t AttentionPlan::Run(const AttentionArgs& args, Worker& worker) {
   State& state = *state_;
   KVERN_DCHECK(worker.count() <= state.num_workers);
   KVERN_DCHECK(args.num_heads == state.shape.num_heads && args.kv.num_kv_heads == state.shape.num_kv_heads);
+  KVERN_DCHECK(args.q_pinned != nullptr || state.shape.span.pinned.empty());
   KVERN_DCHECK(args.kv.head_dim == state.shape.head_dim && args.kv.block_size % kGranuleSlots == 0);
   uint8_t* const worker_scratch = state.scratch.data() + state.scratch_stride * worker.index();
   const uint32_t num_tasks = static_cast<uint32_t>(state.tasks.size());

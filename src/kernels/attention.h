@@ -1,6 +1,9 @@
 // Causal attention over the paged KV cache, cut into tiles that workers take one by one.
-//   out[r,h,:] = sum_t softmax_t(scale * dot(q[r,h,:], k[t,g,:])) * v[t,g,:],  t <= position of row r,
-//   g = h / (num_heads / num_kv_heads)
+//   out[r,h,:] = sum_t softmax_t(scale * dot(q[r,h,:], k[t,g,:])) * v[t,g,:],  g = h / (num_heads / num_kv_heads)
+// over the slots t that row r sees under the span of its layer group (kv_view.h): without a window all up to its own
+// position; with one, the last of these and the pinned ones. Pinned slots before the window are scored with q_pinned.
+// What no row of a tile sees is not read and its blocks are not looked up: work, memory and time of a token depend on
+// the span, not on its position.
 // Steps and their order (docs/numerics.md) are those of a row alone: a tile, a chunk of prefill, a decode step and any
 // number of workers give the same bits. All query heads of a KV head share one pass over a block, and so do sequences
 // with a prefix in common.
@@ -28,7 +31,8 @@ struct AttentionArgs {
   uint32_t layer;
   uint32_t num_heads;  // A multiple of kv.num_kv_heads.
   float scale;         // Usually 1 / sqrt(head_dim).
-  // The queries as pinned slots see them, laid out like q; null where the span has none.
+  // The queries as pinned slots see them, laid out like q; null where the span has none. Rows at positions up to
+  // PinnedQueryPosition hold the same bits as in q.
   const float* q_pinned = nullptr;
 };
 
@@ -46,9 +50,9 @@ class AttentionPlan {
   AttentionPlan();
   ~AttentionPlan();
 
-  // Cuts the batch for `num_workers`. `sequences` and what they point to must stay valid until the next Build.
-  // Sequences with more than a few rows in this step read a shared prefix for themselves.
-  // kResourceExhausted when scratch cannot be allocated.
+  // Cuts the batch for `num_workers`. `sequences`, the span and what they point to must stay valid until the next
+  // Build. Sequences with more than a few rows in this step read a shared prefix for themselves, and so do all under a
+  // window. kResourceExhausted when scratch cannot be allocated.
   Status Build(const KernelTable& kernels, std::span<const SequenceRows> sequences,
                std::span<const SharedPrefix> shared_prefixes, const AttentionShape& shape, uint32_t num_workers,
                MemoryAllocator& allocator);

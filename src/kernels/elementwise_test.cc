@@ -129,6 +129,50 @@ TEST_P(ElementwiseTest, SwigluPassesNanOnAndNeverOverflows) {
   EXPECT_EQ(out[3], 1e38f);
 }
 
+// As for swiglu, with two roundings more in the argument of the exponential, which is below 126.
+TEST_P(ElementwiseTest, GegluIsTheFormula) {
+  for (const uint32_t n : kSizes) {
+    const std::vector<float> gate = RandomRow(n, n, 3), up = RandomRow(n, n + 1);
+    std::vector<float> out(n);
+
+    kernels().geglu(gate.data(), up.data(), n, out.data());
+
+    for (uint32_t i = 0; i < n; ++i) {
+      const double x = gate[i], u = 0.7978845608028654 * (x + 0.044715 * x * x * x);
+      const double expected = x / (1 + std::exp(-2 * u)) * up[i];
+      EXPECT_NEAR(out[i], expected, 3e-5 * std::fabs(expected) + 1e-30) << "n " << n << ", gate " << x;
+      EXPECT_NEAR(out[i], 0.5 * x * (1 + std::tanh(u)) * up[i], 1e-6 * std::fabs(x * up[i])) << "gate " << x;
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, GegluEqualsGenericAlsoInPlaceAndAtTheEnds) {
+  for (const uint32_t n : kSizes) {
+    std::vector<float> gate = RandomRow(n, n, 4), up = RandomRow(n, n + 1);
+    const float ends[] = {0.0f, -0.0f, 1e30f, -1e30f, kInfinity, -kInfinity, kNaN, 1e-40f, -10.2f, -10.3f};
+    for (uint32_t i = 0; i < std::min<uint32_t>(n, std::size(ends)); ++i) gate[i] = ends[i];
+    std::vector<float> expected(n), in_place = gate;
+    Generic().geglu(gate.data(), up.data(), n, expected.data());
+
+    kernels().geglu(in_place.data(), up.data(), n, in_place.data());
+
+    EXPECT_TRUE(SameBits(in_place, expected)) << "n " << n;
+  }
+}
+
+TEST_P(ElementwiseTest, GegluPassesNanOnAndNeverOverflows) {
+  const std::vector<float> gate = {kNaN, 1.0f, -1e37f, 1e38f, -12.0f}, up = {1.0f, kNaN, 1.0f, 1.0f, 1.0f};
+  std::vector<float> out(5);
+
+  kernels().geglu(gate.data(), up.data(), 5, out.data());
+
+  EXPECT_TRUE(std::isnan(out[0]));
+  EXPECT_TRUE(std::isnan(out[1]));
+  EXPECT_TRUE(std::isfinite(out[2]));
+  EXPECT_EQ(out[3], 1e38f);
+  EXPECT_NEAR(out[4], 0, 1e-30);
+}
+
 TEST_P(ElementwiseTest, RopeRotatesPairsAndLeavesTheRest) {
   for (const uint32_t rope_dim : {2u, 30u, 32u, 34u, 64u, 80u}) {
     constexpr uint32_t kHeadDim = 80, kHeads = 3;

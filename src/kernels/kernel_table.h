@@ -63,6 +63,9 @@ struct KernelTable {
   void (*rms_norm)(const float* x, const float* weight, uint32_t n, float eps, float* out);
   // out[i] = gate[i] / (1 + exp(-gate[i])) * up[i]. In place is allowed.
   void (*swiglu)(const float* gate, const float* up, uint32_t n, float* out);
+  // out[i] = gelu(gate[i]) * up[i], gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))). In place is
+  // allowed.
+  void (*geglu)(const float* gate, const float* up, uint32_t n, float* out);
   // Rotates adjacent pairs (2i, 2i + 1) of `num_heads` heads of head_dim floats at x by angle i: cos[i], sin[i],
   // i < rope_dim / 2; dims from rope_dim on stay as they are.
   //   x0' = x0 * cos - x1 * sin;  x1' = x0 * sin + x1 * cos   (each one multiply and one fma, order in

@@ -7,6 +7,7 @@
 // A granule never crosses a block border, so attention walks granules and looks a block up once per granule at most.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -61,6 +62,12 @@ struct PositionRange {
   uint32_t begin = 0, end = 0;
 };
 
+// How many positions two ranges [begin, end) have in common.
+constexpr uint64_t CommonPositions(uint64_t begin, uint64_t end, uint64_t other_begin, uint64_t other_end) {
+  const uint64_t first = std::max(begin, other_begin), last = std::min(end, other_end);
+  return first < last ? last - first : 0;
+}
+
 // What the rows of a layer group see: the row at position p sees the slots at most p that are pinned or among the last
 // `window` up to p itself. Pinned positions (attention sinks, global tokens) are seen under a second rotation of the
 // query, by min(p, PinnedQueryPosition): a row never sees anything from further away than a model was trained for.
@@ -70,8 +77,21 @@ struct AttentionSpan {
 
   uint32_t PinnedEnd() const { return pinned.empty() ? 0 : pinned.back().end; }
   // The position by which queries beyond it are rotated for pinned slots: the last one at which the window reaches all
-  // the way to the last pinned slot.
-  uint32_t PinnedQueryPosition() const { return PinnedEnd() + window - 1; }
+  // the way to the last pinned slot. For rows beyond it, all pinned slots lie before the window.
+  uint32_t PinnedQueryPosition() const {
+    return static_cast<uint32_t>(std::min<uint64_t>(uint64_t{PinnedEnd()} + window - 1, UINT32_MAX));
+  }
+  // The first slot that the row at `position` sees whether pinned or not.
+  uint32_t WindowBegin(uint32_t position) const { return window == 0 || position < window ? 0 : position - window + 1; }
+  // How many of the slots [begin, end) the row at `position` sees: the query-key products that a head needs.
+  uint64_t SlotsSeen(uint32_t position, uint64_t begin = 0, uint64_t end = UINT64_MAX) const {
+    const uint32_t window_begin = WindowBegin(position);
+    uint64_t num_slots = CommonPositions(window_begin, uint64_t{position} + 1, begin, end);
+    for (const PositionRange& range : pinned) {
+      num_slots += CommonPositions(range.begin, std::min(range.end, window_begin), begin, end);
+    }
+    return num_slots;
+  }
 };
 
 // Consecutive rows of a batch that belong to one sequence: row first_row + i is the token at position first_position +

@@ -8,6 +8,7 @@
 
 namespace kvern {
 
+Result<ModelConfig> ReadLlamaConfig(const GgufFile& file);
 Result<std::unique_ptr<Model>> LoadLlama(const GgufFile& file, const ModelOptions& options);
 
 }  // namespace kvern

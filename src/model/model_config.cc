@@ -1,7 +1,8 @@
 #include "model/model_config.h"
 
-#include <algorithm>
 #include <string_view>
+
+#include "model/config_keys.h"
 
 namespace kvern {
 namespace {
@@ -10,69 +11,18 @@ namespace {
 constexpr uint64_t kMaxLayers = 4096;
 constexpr uint64_t kMaxWidth = 1 << 20;
 constexpr uint64_t kMaxHeads = 4096;
-constexpr uint64_t kMaxContext = 1 << 26;
 constexpr uint64_t kMaxVocab = 1 << 24;
 constexpr uint32_t kHeadDimUnit = 16;  // Lanes of a vector.
 constexpr uint32_t kMaxHeadDim = 256;
 
-// Reads `architecture.suffix` keys of one file.
-class Keys {
- public:
-  Keys(const GgufFile& file, std::string architecture) : file_(file), prefix_(std::move(architecture) + ".") {}
-
-  std::string Name(std::string_view suffix) const { return prefix_ + std::string(suffix); }
-  bool Has(std::string_view suffix) const { return file_.Has(Name(suffix)); }
-
-  Result<uint32_t> Positive(std::string_view suffix, uint64_t max) const {
-    KVERN_ASSIGN_OR_RETURN(const uint64_t value, file_.GetUint(Name(suffix), max));
-    if (value == 0) return Wrong(suffix, "0", "at least 1");
-    return static_cast<uint32_t>(value);
-  }
-  Result<uint32_t> PositiveOr(std::string_view suffix, uint32_t fallback, uint64_t max) const {
-    return Has(suffix) ? Positive(suffix, max) : Result<uint32_t>(fallback);
-  }
-  // A key that may hold one value per layer; kvern runs models where these are all equal.
-  Result<uint32_t> SameInAllLayers(std::string_view suffix, uint32_t num_layers, uint64_t max) const {
-    KVERN_ASSIGN_OR_RETURN(const std::vector<uint64_t> values, file_.GetUintPerLayer(Name(suffix), num_layers, max));
-    const auto [low, high] = std::minmax_element(values.begin(), values.end());
-    if (*low == 0) return Wrong(suffix, "0", "at least 1");
-    if (*low != *high) {
-      return Status::Unsupported(file_.path() + ": " + Name(suffix) + " differs between layers (" +
-                                 std::to_string(*low) + " to " + std::to_string(*high) +
-                                 "); kvern runs models whose layers have one shape");
-    }
-    return static_cast<uint32_t>(*low);
-  }
-  Result<double> FloatOr(std::string_view suffix, double fallback) const {
-    return file_.GetFloatOr(Name(suffix), fallback);
-  }
-  Result<std::string_view> StringOr(std::string_view suffix, std::string_view fallback) const {
-    return file_.GetStringOr(Name(suffix), fallback);
-  }
-
-  Status Wrong(std::string_view suffix, const std::string& found, const std::string& expected) const {
-    return Status::Corruption(file_.path() + ": " + Name(suffix) + " is " + found + ", expected " + expected);
-  }
-  Status Unsupported(std::string_view suffix, const std::string& found, const std::string& supported) const {
-    return Status::Unsupported(file_.path() + ": " + Name(suffix) + " is " + found + "; kvern supports " + supported);
-  }
-
- private:
-  const GgufFile& file_;
-  const std::string prefix_;
-};
-
-Result<RopeConfig> ReadRope(const Keys& keys, uint32_t head_dim) {
+Result<RopeConfig> ReadRope(const ConfigKeys& keys, uint32_t head_dim) {
   RopeConfig rope;
   KVERN_ASSIGN_OR_RETURN(rope.dim, keys.PositiveOr("rope.dimension_count", head_dim, kMaxHeadDim));
   if (rope.dim % 2 != 0 || rope.dim > head_dim) {
     return keys.Wrong("rope.dimension_count", std::to_string(rope.dim),
                       "an even number up to the head size " + std::to_string(head_dim));
   }
-  KVERN_ASSIGN_OR_RETURN(rope.base, keys.FloatOr("rope.freq_base", rope.base));
-  if (!(rope.base >= 1 && rope.base <= 1e12)) {
-    return keys.Wrong("rope.freq_base", std::to_string(rope.base), "1 to 1e12");
-  }
+  KVERN_ASSIGN_OR_RETURN(rope.base, ReadRopeBase(keys, "rope.freq_base"));
   KVERN_ASSIGN_OR_RETURN(const std::string_view scaling, keys.StringOr("rope.scaling.type", "none"));
   if (scaling == "linear") {
     KVERN_ASSIGN_OR_RETURN(rope.linear_factor, keys.FloatOr("rope.scaling.factor", 1.0));
@@ -87,13 +37,19 @@ Result<RopeConfig> ReadRope(const Keys& keys, uint32_t head_dim) {
 
 }  // namespace
 
-Result<ModelConfig> ReadModelConfig(const GgufFile& file) {
+Result<double> ReadRopeBase(const ConfigKeys& keys, std::string_view suffix) {
+  KVERN_ASSIGN_OR_RETURN(const double base, keys.FloatOr(suffix, RopeConfig().base));
+  if (!(base >= 1 && base <= 1e12)) return keys.Wrong(suffix, std::to_string(base), "1 to 1e12");
+  return base;
+}
+
+Result<ModelConfig> ReadDecoderConfig(const GgufFile& file) {
   ModelConfig config;
   KVERN_ASSIGN_OR_RETURN(config.architecture, ReadArchitecture(file));
-  const Keys keys(file, config.architecture);
+  const ConfigKeys keys(file, config.architecture);
   KVERN_ASSIGN_OR_RETURN(config.num_layers, keys.Positive("block_count", kMaxLayers));
   KVERN_ASSIGN_OR_RETURN(config.width, keys.Positive("embedding_length", kMaxWidth));
-  KVERN_ASSIGN_OR_RETURN(config.context_tokens, keys.Positive("context_length", kMaxContext));
+  KVERN_ASSIGN_OR_RETURN(config.context_tokens, keys.Positive("context_length", kMaxContextTokens));
   KVERN_ASSIGN_OR_RETURN(config.ffn_width, keys.SameInAllLayers("feed_forward_length", config.num_layers, kMaxWidth));
   KVERN_ASSIGN_OR_RETURN(config.num_heads, keys.SameInAllLayers("attention.head_count", config.num_layers, kMaxHeads));
   config.num_kv_heads = config.num_heads;

@@ -40,15 +40,18 @@ struct ModelConfig {
   uint32_t vocab_size = 0;
   uint32_t context_tokens = 0;
   float norm_eps = 0;
-  RopeConfig rope;
+  RopeConfig rope;                       // Of the layers that see all.
+  RopeConfig window_rope;                // Of the layers that have a window, where there are any.
   std::vector<LayerGroup> layer_groups;  // 1 to kMaxLayerGroups; those that see all come first.
   std::vector<LayerPlace> layer_places;  // One per layer.
+
+  const RopeConfig& RopeOf(const LayerGroup& group) const { return group.window == 0 ? rope : window_rope; }
 };
 
 // `general.architecture`, where it is one that LoadModel knows; kUnsupported for any other (lists the known ones).
 Result<std::string> ReadArchitecture(const GgufFile& file);
 
-// Reads the keys of architecture "llama". Every limit that later code relies on is checked here: kCorruption or
+// Reads the keys of the file's architecture. Every limit that later code relies on is checked here: kCorruption or
 // kUnsupported names the key, what was found and what was expected.
 Result<ModelConfig> ReadModelConfig(const GgufFile& file);
 

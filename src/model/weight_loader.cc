@@ -1,6 +1,7 @@
 #include "model/weight_loader.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "tensor/quant_formats.h"
 
@@ -11,6 +12,11 @@ std::string Shape(const TensorView& tensor) {
   std::string text = "[";
   for (uint32_t i = 0; i < tensor.num_dims; ++i) text += (i == 0 ? "" : ", ") + std::to_string(tensor.dims[i]);
   return text + "]";
+}
+
+// Where dim `dim` of a head whose pairs are adjacent stands in one whose pairs are i and i + rope_dim / 2.
+uint32_t UnpairedDim(uint32_t dim, uint32_t rope_dim) {
+  return dim < rope_dim ? dim / 2 + dim % 2 * (rope_dim / 2) : dim;
 }
 
 }  // namespace
@@ -32,6 +38,28 @@ Result<TensorView> WeightLoader::Take(const std::string& name, uint64_t dim0, ui
 
 Result<PackedMatrix> WeightLoader::Matrix(const std::string& name, uint32_t num_inputs, uint32_t num_outputs) {
   KVERN_ASSIGN_OR_RETURN(const TensorView tensor, Take(name, num_inputs, num_outputs));
+  KVERN_ASSIGN_OR_RETURN(PackedMatrix matrix, Pack(tensor));
+  KVERN_RETURN_IF_ERROR(Done(tensor));
+  return matrix;
+}
+
+Result<PackedMatrix> WeightLoader::MatrixWithPairedRows(const std::string& name, uint32_t num_inputs,
+                                                        uint32_t num_outputs, uint32_t head_dim, uint32_t rope_dim) {
+  KVERN_ASSIGN_OR_RETURN(const TensorView tensor, Take(name, num_inputs, num_outputs));
+  KVERN_ASSIGN_OR_RETURN(AlignedBuffer paired, options_.allocator->Allocate(tensor.data.size()));
+  for (uint32_t row = 0; row < num_outputs; ++row) {
+    const std::span<const uint8_t> from = tensor.row(row - row % head_dim + UnpairedDim(row % head_dim, rope_dim));
+    std::memcpy(paired.data() + row * tensor.row_bytes(), from.data(), from.size());
+  }
+  TensorView view = tensor;
+  view.name += " (its rows in RoPE pairs)";  // For messages that count rows.
+  view.data = paired.bytes();
+  KVERN_ASSIGN_OR_RETURN(PackedMatrix matrix, Pack(view));
+  KVERN_RETURN_IF_ERROR(Done(tensor));
+  return matrix;
+}
+
+Result<PackedMatrix> WeightLoader::Pack(const TensorView& tensor) {
   KVERN_ASSIGN_OR_RETURN(PackedMatrix matrix, PackedMatrix::Allocate(tensor, *options_.allocator));
   std::vector<Status> outcomes(options_.pool->num_threads());
   options_.pool->Run([&](Worker& worker) {
@@ -43,7 +71,6 @@ Result<PackedMatrix> WeightLoader::Matrix(const std::string& name, uint32_t num_
     if (!outcome.ok()) return Status(outcome.code(), file_.path() + ": " + outcome.message());
   }
   packed_bytes_ += matrix.size_bytes();
-  KVERN_RETURN_IF_ERROR(Done(tensor));
   return matrix;
 }
 
@@ -59,6 +86,13 @@ Result<std::vector<float>> WeightLoader::Vector(const std::string& name, uint32_
   }
   KVERN_RETURN_IF_ERROR(Done(tensor));
   return values;
+}
+
+Result<std::vector<float>> WeightLoader::VectorInPairs(const std::string& name, uint32_t head_dim, uint32_t rope_dim) {
+  KVERN_ASSIGN_OR_RETURN(const std::vector<float> values, Vector(name, head_dim));
+  std::vector<float> paired(head_dim);
+  for (uint32_t dim = 0; dim < head_dim; ++dim) paired[dim] = values[UnpairedDim(dim, rope_dim)];
+  return paired;
 }
 
 Status WeightLoader::Done(const TensorView& tensor) {

@@ -24,6 +24,14 @@ class WeightLoader {
   Result<PackedMatrix> Matrix(const std::string& name, uint32_t num_inputs, uint32_t num_outputs);
   // The vector `name` of `size` values as f32.
   Result<std::vector<float>> Vector(const std::string& name, uint32_t size);
+
+  // The same for weights of query and key heads in files whose RoPE pairs are dims i and i + rope_dim / 2 ("NeoX"):
+  // outputs, or values, come in the order that makes pairs adjacent, as files of architecture "llama" have them. Scores
+  // are sums over all dims of a head, so what attention gives stays the same.
+  Result<PackedMatrix> MatrixWithPairedRows(const std::string& name, uint32_t num_inputs, uint32_t num_outputs,
+                                            uint32_t head_dim, uint32_t rope_dim);
+  Result<std::vector<float>> VectorInPairs(const std::string& name, uint32_t head_dim, uint32_t rope_dim);
+
   // kUnsupported where the file holds a tensor that nobody took: running without it would give wrong text.
   Status CheckAllTaken() const;
 
@@ -31,6 +39,8 @@ class WeightLoader {
 
  private:
   Result<TensorView> Take(const std::string& name, uint64_t dim0, uint64_t dim1);
+  // A matrix of the rows that `tensor` shows.
+  Result<PackedMatrix> Pack(const TensorView& tensor);
   // Gives the pages of a tensor back that has been read, and reports progress.
   Status Done(const TensorView& tensor);
 

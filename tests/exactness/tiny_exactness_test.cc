@@ -14,7 +14,7 @@
 namespace kvern {
 namespace {
 
-// Shapes: every weight type, GQA 1 to 8, head sizes 32 to 256, tied and own heads, partial panels.
+// Shapes: every weight type, GQA 1 to 8, head sizes 32 to 256, tied and own heads, partial panels, layers with windows.
 const std::vector<TinyModelSpec>& Specs() {
   static const std::vector<TinyModelSpec> specs = {
       {.num_heads = 6, .num_kv_heads = 2, .head_dim = 32, .dtype = DType::kQ4_1},
@@ -67,6 +67,23 @@ const std::vector<TinyModelSpec>& Specs() {
        .head_dim = 80,
        .dtype = DType::kBF16,
        .embd_dtype = DType::kBF16},
+      {.architecture = "gemma3",
+       .num_layers = 3,
+       .num_heads = 4,
+       .num_kv_heads = 1,
+       .head_dim = 48,
+       .dtype = DType::kQ5_0,
+       .window = 16},
+      {.architecture = "gemma3",
+       .width = 256,
+       .ffn_width = 256,
+       .num_heads = 4,
+       .num_kv_heads = 2,
+       .head_dim = 256,
+       .dtype = DType::kQ4_K,
+       .embd_dtype = DType::kQ6_K,
+       .rope_linear_factor = 8,
+       .window = 20},
   };
   return specs;
 }
@@ -149,11 +166,11 @@ TEST_P(TinyExactnessTest, ComputingEverythingAgainInEveryStepGivesTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, TinyExactnessTest,
-                         testing::Combine(testing::Range<size_t>(0, 10),
+                         testing::Combine(testing::Range<size_t>(0, 12),
                                           testing::Values(ActivationMode::kInt8, ActivationMode::kF32)),
                          [](const auto& param_info) {
                            const TinyModelSpec& spec = Specs()[std::get<0>(param_info.param)];
-                           return std::string(GetDTypeInfo(spec.dtype).name) + "_heads" +
+                           return spec.architecture + "_" + std::string(GetDTypeInfo(spec.dtype).name) + "_heads" +
                                   std::to_string(spec.num_heads) + "of" + std::to_string(spec.head_dim) +
                                   (std::get<1>(param_info.param) == ActivationMode::kInt8 ? "_int8" : "_f32");
                          });
@@ -235,6 +252,30 @@ TEST(TinyExactnessLongTest, SequencesThatCrossSplitsGiveTheSameBits) {
   }
 }
 
+// Windows whose borders lie inside a granule, on a split of attention, and beyond one.
+TEST(TinyExactnessLongTest, WindowsOfLayersThatCrossSplitsGiveTheSameBits) {
+  for (const uint32_t window : {100u, 256u, 300u}) {
+    const TinyModelSpec spec = {
+        .architecture = "gemma3", .num_heads = 3, .num_kv_heads = 1, .head_dim = 64, .window = window};
+    const auto sequences = Sequences(spec, {530, 257});
+    const std::vector<ForwardTrace> expected = Reference(spec, sequences, KvType::kF16, ActivationMode::kInt8);
+    for (const KernelTable* target : RunnableTargets()) {
+      if (target == &Generic()) continue;
+      for (uint32_t threads : {1u, 3u}) {
+        LoadedTinyModel tiny = LoadTinyModel(spec, *target, threads);
+        for (uint32_t block_size : {16u, 64u, 256u}) {
+          for (uint32_t chunk : {1u, 64u, 255u, 0u}) {
+            const ForwardPlan plan = {.block_size = block_size, .chunk = chunk, .kv_type = KvType::kF16};
+            ExpectEqual(RunForward(*tiny.model, *target, sequences, plan).traces, expected,
+                        std::string(target->name) + ", " + std::to_string(threads) + " threads, " + plan.ToString());
+            ASSERT_FALSE(HasFailure());
+          }
+        }
+      }
+    }
+  }
+}
+
 // For a context of n tokens theory knows how many keys are computed and how many query-key products are needed.
 TEST(WorkCountersTest, CachedAndUncachedStepsDoExactlyTheWorkThatTheoryNames) {
   const TinyModelSpec spec = {.num_layers = 2, .num_heads = 6, .num_kv_heads = 2};
@@ -252,6 +293,24 @@ TEST(WorkCountersTest, CachedAndUncachedStepsDoExactlyTheWorkThatTheoryNames) {
   EXPECT_EQ(cached.query_key_products, per_pair * n * (n + 1) / 2);  // The causal sum: each pair once.
   EXPECT_EQ(uncached.rows_computed, n * (n + 1) / 2);
   EXPECT_EQ(uncached.query_key_products, per_pair * n * (n + 1) * (n + 2) / 6);  // A causal sum in every step.
+}
+
+// Layers with a window need min(position + 1, window) products for each row and head, the others position + 1.
+TEST(WorkCountersTest, LayersWithAWindowNeedItsProductsOnly) {
+  const TinyModelSpec spec = {
+      .architecture = "gemma3", .num_layers = 3, .num_heads = 6, .num_kv_heads = 2, .window = 32};
+  const uint64_t n = 50, window = spec.window;
+  LoadedTinyModel tiny = LoadTinyModel(spec, *RunnableTargets().back(), /*num_threads=*/2);
+  ASSERT_EQ(tiny.model->config().layer_groups.size(), 2u);
+
+  for (const uint32_t chunk : {1u, 7u, 0u}) {
+    const ForwardOutcome found =
+        RunForward(*tiny.model, *RunnableTargets().back(), Sequences(spec, {50}), {.block_size = 16, .chunk = chunk});
+
+    const uint64_t of_full = n * (n + 1) / 2, of_local = window * (window + 1) / 2 + (n - window) * window;
+    EXPECT_EQ(found.query_key_products, spec.num_heads * (of_full + 2 * of_local)) << "chunk " << chunk;
+    EXPECT_EQ(found.rows_computed, n);
+  }
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ Status LoadBytes(std::vector<uint8_t> bytes) {
 }
 
 // The bytes of a tiny model with `from` replaced by `to` (of the same length) wherever it stands.
-std::vector<uint8_t> Replaced(const std::string& from, const std::string& to) {
-  std::vector<uint8_t> bytes = TinyModelBytes({});
+std::vector<uint8_t> Replaced(const std::string& from, const std::string& to, const TinyModelSpec& spec = {}) {
+  std::vector<uint8_t> bytes = TinyModelBytes(spec);
   for (size_t i = 0; i + from.size() <= bytes.size(); ++i) {
     if (std::memcmp(&bytes[i], from.data(), from.size()) == 0) std::memcpy(&bytes[i], to.data(), to.size());
   }
@@ -84,6 +84,26 @@ TEST(LoadModelTest, WeightsThatAreNotFiniteNameTensorAndRow) {
   EXPECT_THAT(status.message(), AllOf(HasSubstr("blk.0.attn_k.weight"), HasSubstr("row 3")));
 }
 
+TEST(LoadModelTest, AGemma3FileThatLacksANormNamesIt) {
+  const TinyModelSpec spec = {.architecture = "gemma3"};
+  EXPECT_TRUE(LoadBytes(TinyModelBytes(spec)).ok());
+  for (const std::string name : {"attn_q_norm", "attn_k_norm", "post_attention_norm", "post_ffw_norm"}) {
+    std::string other = name;
+    other[0] = 'X';
+    const Status status = LoadBytes(Replaced("blk.1." + name, "blk.1." + other, spec));
+
+    EXPECT_EQ(status.code(), StatusCode::kCorruption);
+    EXPECT_THAT(status.message(), HasSubstr("blk.1." + name + ".weight is missing"));
+  }
+}
+
+TEST(LoadModelTest, AGemma3FileWithAHeadOfItsOwnIsRefused) {
+  const Status status = LoadBytes(TinyModelBytes({.architecture = "gemma3", .has_output = true}));
+
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_THAT(status.message(), HasSubstr("output.weight"));
+}
+
 TEST(LoadModelTest, NormsThatAreNotFiniteAreRefused) {
   std::vector<uint8_t> bytes = TinyModelBytes({});
   const GgufFile file = OpenTinyModel({});
@@ -98,10 +118,17 @@ TEST(LoadModelTest, NormsThatAreNotFiniteAreRefused) {
 }
 
 TEST(LoadModelTest, EveryTruncationIsAnErrorAndNoCrash) {
-  const std::vector<uint8_t> bytes = TinyModelBytes(
-      {.num_layers = 1, .width = 32, .ffn_width = 32, .num_heads = 1, .num_kv_heads = 1, .vocab_size = 16});
-  for (size_t size = 0; size < bytes.size(); size += size < 4096 ? 1 : 61) {
-    EXPECT_FALSE(LoadBytes({bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size)}).ok()) << size;
+  for (const char* architecture : {"llama", "gemma3"}) {
+    const std::vector<uint8_t> bytes = TinyModelBytes({.architecture = architecture,
+                                                       .num_layers = 1,
+                                                       .width = 32,
+                                                       .ffn_width = 32,
+                                                       .num_heads = 1,
+                                                       .num_kv_heads = 1,
+                                                       .vocab_size = 16});
+    for (size_t size = 0; size < bytes.size(); size += size < 4096 ? 1 : 61) {
+      EXPECT_FALSE(LoadBytes({bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size)}).ok()) << size;
+    }
   }
 }
 

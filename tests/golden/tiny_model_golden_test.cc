@@ -62,6 +62,17 @@ TEST_P(TinyModelGoldenTest, KeysValuesAndLogitsAreTheGoldenBitsOnEveryTarget) {
   }
 }
 
+TEST(TinyGemma3GoldenTest, KeysValuesAndLogitsAreTheGoldenBitsOnEveryTarget) {
+  const TinyModelSpec spec = {.architecture = "gemma3", .num_kv_heads = 1, .head_dim = 64, .window = 16};
+  const std::vector<TokenId> tokens = RandomTokens(41, spec.vocab_size, 1);
+  for (const KernelTable* target : RunnableTargets()) {
+    LoadedTinyModel tiny = LoadTinyModel(spec, *target, /*num_threads=*/1);
+    const uint64_t digest =
+        DigestOf(RunForward(*tiny.model, *target, {tokens}, {.chunk = 8, .kv_type = KvType::kF16}).traces[0]);
+    EXPECT_EQ(digest, 0x63374a5fb23db849) << target->name << ": 0x" << std::hex << digest;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, TinyModelGoldenTest, testing::ValuesIn(kGolden),
                          [](const auto& param_info) { return std::string(GetDTypeInfo(param_info.param.dtype).name); });
 

@@ -18,6 +18,8 @@ struct ForwardPlan {
   KvType kv_type = KvType::kF32;
   std::optional<KvType> v_type = {};  // Where it is not that of K.
   bool is_uncached = false;           // Every step computes all tokens so far again, in fresh blocks.
+  // What rows see in layers without a window of their own. Blocks of which a step sees no slot are not in its tables.
+  AttentionSpan span = {};
   std::string ToString() const;
 };
 
@@ -36,7 +38,7 @@ struct ForwardOutcome {
 };
 
 // Runs all sequences side by side: each step holds the next `chunk` tokens of every sequence that is not done. Blocks
-// are dealt in a shuffled order from memory that is filled with NaN bytes.
+// are dealt in a shuffled order from memory that is filled with NaN bytes, for each layer group its own.
 ForwardOutcome RunForward(Model& model, const KernelTable& kernels, const std::vector<std::vector<TokenId>>& sequences,
                           const ForwardPlan& plan);
 

@@ -1,4 +1,4 @@
-// Where tests find the real SmolLM2 file and the golden values; tests skip with a message where either is absent.
+// Where tests find the real models and the golden values; tests skip with a message where one is absent.
 #pragma once
 
 #include <cstdlib>
@@ -11,6 +11,12 @@ namespace kvern {
 // it.
 inline std::string SmolLm2Path() {
   const std::string path = "models/SmolLM2-135M-Instruct.Q4_1.gguf";
+  return std::filesystem::exists(path) ? path : "";
+}
+
+// Likewise models/gemma-3-270m-q4_k_m.gguf: scripts/fetch_model.sh gemma3.
+inline std::string Gemma3Path() {
+  const std::string path = "models/gemma-3-270m-q4_k_m.gguf";
   return std::filesystem::exists(path) ? path : "";
 }
 

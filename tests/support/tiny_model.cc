@@ -31,29 +31,37 @@ class Random {
 }  // namespace
 
 std::string TinyModelSpec::ToString() const {
-  return std::string(GetDTypeInfo(dtype).name) + ", width " + std::to_string(width) + ", heads " +
+  return architecture + ", " + std::string(GetDTypeInfo(dtype).name) + ", width " + std::to_string(width) + ", heads " +
          std::to_string(num_heads) + "/" + std::to_string(num_kv_heads) + " of " + std::to_string(head_dim) +
-         ", vocab " + std::to_string(vocab_size) + (has_output ? ", own output" : ", tied");
+         ", vocab " + std::to_string(vocab_size) + (has_output ? ", own output" : ", tied") +
+         (architecture == "gemma3" ? ", window " + std::to_string(window) : "");
 }
 
 std::vector<uint8_t> TinyModelBytes(const TinyModelSpec& spec) {
   Random random(spec.seed);
   GgufWriter writer;
-  writer.Add("general.architecture", "llama");
+  const bool is_gemma3 = spec.architecture == "gemma3";
+  const std::string keys = spec.architecture + ".";
+  writer.Add("general.architecture", spec.architecture);
   writer.Add("general.name", "tiny");
-  writer.Add("llama.block_count", spec.num_layers);
-  writer.Add("llama.embedding_length", spec.width);
-  writer.Add("llama.feed_forward_length", spec.ffn_width);
-  writer.Add("llama.context_length", spec.context_tokens);
-  writer.Add("llama.attention.head_count", spec.num_heads);
-  writer.Add("llama.attention.head_count_kv", spec.num_kv_heads);
-  writer.Add("llama.attention.key_length", spec.head_dim);
-  writer.Add("llama.attention.value_length", spec.head_dim);
-  writer.Add("llama.attention.layer_norm_rms_epsilon", 1e-5f);
-  writer.Add("llama.rope.freq_base", 10000.0f);
+  writer.Add(keys + "block_count", spec.num_layers);
+  writer.Add(keys + "embedding_length", spec.width);
+  writer.Add(keys + "feed_forward_length", spec.ffn_width);
+  writer.Add(keys + "context_length", spec.context_tokens);
+  writer.Add(keys + "attention.head_count", spec.num_heads);
+  writer.Add(keys + "attention.head_count_kv", spec.num_kv_heads);
+  writer.Add(keys + "attention.key_length", spec.head_dim);
+  writer.Add(keys + "attention.value_length", spec.head_dim);
+  writer.Add(keys + "attention.layer_norm_rms_epsilon", 1e-5f);
+  writer.Add(keys + "rope.freq_base", 10000.0f);
   if (spec.rope_linear_factor != 1.0) {
-    writer.Add("llama.rope.scaling.type", "linear");
-    writer.Add("llama.rope.scaling.factor", static_cast<float>(spec.rope_linear_factor));
+    writer.Add(keys + "rope.scaling.type", "linear");
+    writer.Add(keys + "rope.scaling.factor", static_cast<float>(spec.rope_linear_factor));
+  }
+  if (is_gemma3) {
+    writer.Add(keys + "rope.freq_base_swa", 500.0f);
+    writer.Add(keys + "attention.sliding_window", spec.window);
+    writer.Add(keys + "attention.sliding_window_pattern", spec.window_pattern);
   }
   if (spec.has_tokenizer) {
     std::vector<std::string> tokens(spec.vocab_size);
@@ -91,6 +99,12 @@ std::vector<uint8_t> TinyModelBytes(const TinyModelSpec& spec) {
     matrix(prefix + "attn_k.weight", spec.dtype, spec.width, spec.num_kv_heads * spec.head_dim);
     matrix(prefix + "attn_v.weight", spec.dtype, spec.width, spec.num_kv_heads * spec.head_dim);
     matrix(prefix + "attn_output.weight", spec.dtype, spec.num_heads * spec.head_dim, spec.width);
+    if (is_gemma3) {
+      vector(prefix + "attn_q_norm.weight", spec.head_dim);
+      vector(prefix + "attn_k_norm.weight", spec.head_dim);
+      vector(prefix + "post_attention_norm.weight", spec.width);
+      vector(prefix + "post_ffw_norm.weight", spec.width);
+    }
     vector(prefix + "ffn_norm.weight", spec.width);
     matrix(prefix + "ffn_gate.weight", spec.dtype, spec.width, spec.ffn_width);
     matrix(prefix + "ffn_up.weight", spec.dtype, spec.width, spec.ffn_width);

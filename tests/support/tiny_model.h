@@ -1,4 +1,4 @@
-// TinyModel: small random models of architecture "llama", as GGUF bytes and loaded, for tests that need no download.
+// TinyModel: small random models, as GGUF bytes and loaded, for tests that need no download.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 namespace kvern {
 
 struct TinyModelSpec {
+  std::string architecture = "llama";  // Or "gemma3", which has no output head of its own and no RoPE factors.
   uint32_t num_layers = 2;
   uint32_t width = 64;      // A multiple of the block of `dtype`.
   uint32_t ffn_width = 96;  // Likewise.
@@ -28,6 +29,8 @@ struct TinyModelSpec {
   bool has_output = false;          // An output head of its own instead of a tied one.
   bool has_rope_factors = false;
   double rope_linear_factor = 1.0;
+  uint32_t window = 32;         // gemma3: of all layers but every `window_pattern`th.
+  uint32_t window_pattern = 2;  // gemma3
   bool has_tokenizer = false;  // Byte-level BPE: token i < 256 is byte i, no merges; needs a vocabulary of 256 or more.
   uint64_t seed = 1;
   std::string ToString() const;

@@ -25,26 +25,29 @@ uint64_t RunAttentionTile(const AttentionTile& tile) {
   } else {
     RunTileOfDim<0>(tile);
   }
-  uint64_t num_products = 0;
-  const uint64_t begin = static_cast<uint64_t>(tile.split_begin) * kAttentionSplitSlots;
-  const uint64_t end = static_cast<uint64_t>(tile.split_end) * kAttentionSplitSlots;
-  for (uint32_t t = 0; t < tile.num_tokens; ++t) {
-    const uint64_t visible = static_cast<uint64_t>(tile.tokens[t].position) + 1;
-    if (visible > begin) num_products += std::min(visible, end) - begin;
-  }
-  return num_products * tile.group_size;
+  return ProductsOfTile(tile);
 }
 
+// A row has partial results of the visited splits of which it sees a slot; the first may be that of all up to it.
 void MergeAttention(const AttentionTile& tile) {
   const uint32_t dim = tile.kv->head_dim;
   float* const states = TileScratch(tile).states;
   for (uint32_t row = 0; row < tile.num_rows(); ++row) {
+    const AttentionToken& token = tile.tokens[row / tile.group_size];
     float* const state = states + row * AttentionStateFloats(dim);
-    std::memcpy(state, PartialOf(tile, tile.split_begin, row), AttentionStateFloats(dim) * sizeof(float));
-    const uint32_t last = tile.tokens[row / tile.group_size].position / kAttentionSplitSlots;
-    for (uint32_t split = tile.split_begin + 1; split <= last; ++split) {
-      const float* const partial = PartialOf(tile, split, row);
-      MergeSplit(state, partial[0], partial + 16, partial + 32, dim, /*is_first=*/false);
+    bool is_first = true;
+    for (uint32_t index = tile.split_begin; index < tile.split_end; ++index) {
+      const uint32_t split = tile.splits[index];
+      const bool has_partial = index == tile.split_begin ? token.first_split <= split
+                                                         : SlotsSeenOfSplit(tile.span, token.position, split) > 0;
+      if (!has_partial) continue;
+      const float* const partial = PartialOf(tile, index, row);
+      if (is_first) {
+        std::memcpy(state, partial, AttentionStateFloats(dim) * sizeof(float));
+      } else {
+        MergeSplit(state, partial[0], partial + 16, partial + 32, dim, /*is_first=*/false);
+      }
+      is_first = false;
     }
     FinishRow(state, OutOf(tile, row), *tile.kv);
   }

@@ -191,7 +191,7 @@ void ScoreIntegers(uint32_t num_rows, const float* q, uint32_t dim, const uint8_
 
 // The weights of one row, split and scale group as integers.
 struct IntegerWeights {
-  alignas(64) uint8_t factors[2 * kAttentionSplitSlots];
+  alignas(64) uint8_t factors[2 * kMaxReadSlots];
   float back;       // What a sum of factor * code is multiplied with.
   int32_t num_all;  // The sum of the factors.
 };
@@ -202,7 +202,7 @@ struct IntegerWeights {
 template <int kBits>
 KVERN_NOINLINE void PrepareWeights(const float* p, const uint8_t* const* scales, uint32_t group, uint32_t num_granules,
                                    IntegerWeights& weights) {
-  float scaled[kAttentionSplitSlots];
+  float scaled[kMaxReadSlots];
   I32x16 largest = Set1I32(0);
   for (uint32_t g = 0; g < num_granules; ++g) {
     const F32x16 scale = LoadF16(reinterpret_cast<const uint16_t*>(scales[g]) + group * 16);

@@ -34,14 +34,29 @@ void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* 
   });
 }
 
-// The exponent ends at 126, where the result is below 2^-119: nothing overflows.
-void Swiglu(const float* gate, const float* up, uint32_t n, float* out) {
+// x * sigmoid, where exp2(exponent) is the exponential of the sigmoid: x / (1 + 2^exponent). The exponent ends at 126,
+// where a sigmoid is below 2^-125: nothing overflows.
+KVERN_INLINE F32x16 TimesSigmoid(F32x16 x, F32x16 exponent) {
   const F32x16 largest = Set1(126.0f);
+  const F32x16 e = Exp2(Select(Greater(exponent, largest), largest, exponent));
+  return Div(x, Add(Set1(1.0f), e));
+}
+
+void Swiglu(const float* gate, const float* up, uint32_t n, float* out) {
   ForEachVector(n, [&](uint32_t i, uint32_t count) {
     const F32x16 x = LoadUpTo(gate + i, count);
-    const F32x16 exponent = Mul(x, Set1(-kLog2E));
-    const F32x16 e = Exp2(Select(Greater(exponent, largest), largest, exponent));
-    StoreUpTo(out + i, Mul(Div(x, Add(Set1(1.0f), e)), LoadUpTo(up + i, count)), count);
+    StoreUpTo(out + i, Mul(TimesSigmoid(x, Mul(x, Set1(-kLog2E))), LoadUpTo(up + i, count)), count);
+  });
+}
+
+// (1 + tanh(u)) / 2 is the sigmoid of 2u: no tanh, and no cancellation where gelu comes close to 0.
+void Geglu(const float* gate, const float* up, uint32_t n, float* out) {
+  const F32x16 linear = Set1(-0x1.26aec2p+1f),
+               cubic = Set1(-0x1.a5a7dp-4f);  // -2 * log2(e) * sqrt(2 / pi), that * 0.044715
+  ForEachVector(n, [&](uint32_t i, uint32_t count) {
+    const F32x16 x = LoadUpTo(gate + i, count);
+    const F32x16 exponent = Mul(x, Fma(Mul(x, x), cubic, linear));
+    StoreUpTo(out + i, Mul(TimesSigmoid(x, exponent), LoadUpTo(up + i, count)), count);
   });
 }
 

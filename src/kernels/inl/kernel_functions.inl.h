@@ -12,6 +12,7 @@ void Matmul(const MatmulArgs& args);
 // elementwise.inl.h
 void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* out);
 void Swiglu(const float* gate, const float* up, uint32_t n, float* out);
+void Geglu(const float* gate, const float* up, uint32_t n, float* out);
 void RopePairs(float* x, uint32_t num_heads, uint32_t head_dim, uint32_t rope_dim, const float* cos, const float* sin);
 uint32_t Argmax(const float* x, uint32_t n);
 float ExpShifted(const float* x, uint32_t n, float scale, float* p);

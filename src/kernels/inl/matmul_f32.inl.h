@@ -210,12 +210,11 @@ struct F32Pass {
     }
   }
 
-  // One row goes through several panels at once: a single chain would leave the multipliers waiting. Returns the first
-  // panel that is left.
+  // Few rows go through several panels at once: so few chains would leave the multipliers waiting. All rows must be one
+  // tile. Returns the first panel that is left.
   template <int kPanels, typename Tile>
-  uint32_t RunOneRow(const Tile& tile) const {
+  uint32_t RunFewRows(const Tile& tile) const {
     uint32_t panel = args.panel_begin;
-    if (layout.num_rows != 1) return panel;
     for (; panel + kPanels <= args.panel_end; panel += kPanels) {
       F32TileArgs a;
       a.weights = Panel(panel);
@@ -233,10 +232,31 @@ struct F32Pass {
   }
 
   template <DType kType>
+  uint32_t RunFewFloatRows() const {
+    if constexpr (kManyRegisters) {
+      switch (layout.num_rows) {
+        case 1: return RunFewRows<8>(F32Tile<kType, 1, 8>);
+        case 2: return RunFewRows<4>(F32Tile<kType, 2, 4>);
+        case 3: return RunFewRows<4>(F32Tile<kType, 3, 4>);
+        case 4: return RunFewRows<4>(F32Tile<kType, 4, 4>);
+        case 5: return RunFewRows<4>(F32Tile<kType, 5, 4>);
+        case 6: return RunFewRows<4>(F32Tile<kType, 6, 4>);
+        case 7: return RunFewRows<2>(F32Tile<kType, 7, 2>);
+        case 8: return RunFewRows<2>(F32Tile<kType, 8, 2>);
+      }
+    } else {
+      switch (layout.num_rows) {
+        case 1: return RunFewRows<4>(F32Tile<kType, 1, 4>);
+        case 2: return RunFewRows<2>(F32Tile<kType, 2, 2>);
+      }
+    }
+    return args.panel_begin;
+  }
+
+  template <DType kType>
   void RunFloat() const {
     constexpr size_t kElementBytes = kType == DType::kF32 ? 4 : 2;
-    constexpr int kPanels = kManyRegisters ? 8 : 4;
-    uint32_t panel = RunOneRow<kPanels>(F32Tile<kType, 1, kPanels>);
+    uint32_t panel = RunFewFloatRows<kType>();
     for (; panel < args.panel_end; ++panel) {
       for (uint32_t chunk = 0; chunk < args.weights.num_inputs; chunk += layout.chunk_inputs) {
         RunTiles<kType>(Panel(panel) + chunk * 16 * kElementBytes, chunk, layout.inputs_of_chunk(chunk), panel);
@@ -246,7 +266,7 @@ struct F32Pass {
 
   template <DType kType>
   void RunInteger() const {
-    uint32_t panel = RunOneRow<kOneRowPanels>(DecodedRowTile<kType>);
+    uint32_t panel = layout.num_rows == 1 ? RunFewRows<kOneRowPanels>(DecodedRowTile<kType>) : args.panel_begin;
     for (; panel < args.panel_end; ++panel) {
       for (uint32_t chunk = 0; chunk < args.weights.num_inputs; chunk += kF32ChunkInputs) {
         const uint32_t num_inputs = std::min(kF32ChunkInputs, args.weights.num_inputs - chunk);

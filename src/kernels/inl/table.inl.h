@@ -12,6 +12,7 @@ const KernelTable kKernelTable = {
     .matmul = Matmul,
     .rms_norm = RmsNorm,
     .swiglu = Swiglu,
+    .geglu = Geglu,
     .rope_pairs = RopePairs,
     .argmax = Argmax,
     .exp_shifted = ExpShifted,

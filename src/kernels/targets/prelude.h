@@ -18,6 +18,7 @@
 #endif
 
 #include "base/check.h"
+#include "kernels/attention_seen.h"
 #include "kernels/attention_tile.h"
 #include "kernels/kernel_table.h"
 #include "kernels/kv_codec.h"
