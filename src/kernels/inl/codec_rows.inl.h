@@ -111,6 +111,7 @@ template <class Codec, bool kIsKey>
 uint32_t StoreRow(const float* x, uint32_t dim, uint8_t* granule, uint8_t* scales, uint32_t lane) {
   typename Codec::Code codes[kMaxRowDims];
   uint16_t row_scales[kMaxRowDims / 32];
+  codes[0] = {};  // g++ does not see that Encode fills all that is read.
   const uint32_t num_lost = Codec::template Encode<kIsKey>(x, dim, codes, row_scales);
   if constexpr (kIsKey) {
     PlaceKeyCodes<typename Codec::Code, Codec::kCodesPerLane>(codes, Codec::NumCodes(dim), granule, lane);
