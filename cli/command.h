@@ -23,5 +23,8 @@ std::unique_ptr<Command> MakeInspectCommand(CLI::App& app);
 std::unique_ptr<Command> MakePplCommand(CLI::App& app);
 std::unique_ptr<Command> MakeBenchCommand(CLI::App& app);
 std::unique_ptr<Command> MakeDemoCommand(CLI::App& app);
+std::unique_ptr<Command> MakeQualityCommand(CLI::App& app);
+std::unique_ptr<Command> MakeDiagnoseCommand(CLI::App& app);
+std::unique_ptr<Command> MakeCompareCommand(CLI::App& app);
 
 }  // namespace kvern::cli

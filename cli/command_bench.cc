@@ -71,6 +71,7 @@ class BenchCommand : public Command {
     if (rows.empty()) {
       return FailUsage(Status::InvalidArgument("there is no row to measure: see --prefill, --depth and --batch"));
     }
+    if (const Status status = CheckCodecs(*options, engine_.lossy); !status.ok()) return Fail(status);
     const auto engine = OpenEngine(*options);
     if (!engine.ok()) return Fail(engine.status());
 

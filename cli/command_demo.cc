@@ -45,6 +45,7 @@ class DemoCommand : public Command {
     Result<EngineOptions> options = engine_.ToOptions();
     if (!options.ok()) return FailUsage(options.status());
     options->max_sequences = 1;
+    if (const Status status = CheckCodecs(*options, engine_.lossy); !status.ok()) return Fail(status);
 
     const Result<Pass> cached = RunPass(*options, /*is_cached=*/true);
     if (!cached.ok()) return Fail(cached.status());

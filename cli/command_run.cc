@@ -91,6 +91,7 @@ class RunCommand : public Command {
       if (!text.ok()) return Fail(text.status());
       prompt_ = std::move(text).value();
     }
+    if (const Status status = CheckCodecs(*options, engine_.lossy); !status.ok()) return Fail(status);
     const auto engine = OpenEngine(*options);
     if (!engine.ok()) return Fail(engine.status());
     if (has_stats_ || !engine_.kv_budget.empty()) {

@@ -96,6 +96,16 @@ void EngineFlags::AddAllTo(CLI::App& app, const std::string& context_help) {
       ->group(kEngineGroup);
   app.add_flag("--no-cache", is_cache_off, "Compute all keys and values again in every step: same text, quadratic work")
       ->group(kEngineGroup);
+  AddLossyTo(app);
+}
+
+void EngineFlags::AddLossyTo(CLI::App& app) {
+  app.add_flag("--allow-lossy", lossy.is_allowed, "Run with a KV type even where its gate has failed on this model")
+      ->group(kEngineGroup);
+  app.add_option("--verdicts", lossy.verdicts_path,
+                 "Where kvern quality keeps its verdicts; default: verdicts.json in the user's cache directory")
+      ->type_name("FILE")
+      ->group(kEngineGroup);
 }
 
 Result<EngineOptions> EngineFlags::ToOptions() const {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "cli/codec_check.h"
 #include "kvern/engine.h"
 
 namespace CLI {
@@ -31,11 +32,14 @@ struct EngineFlags {
   std::string activations = "int8";
   uint32_t prefill_chunk = EngineOptions().prefill_chunk;
   bool is_cache_off = false;
+  LossyFlags lossy;
 
   // -m alone, for commands that need no more than the model.
   void AddModelTo(CLI::App& app);
   // All of them. `context_help` says what --ctx-size means for the command.
   void AddAllTo(CLI::App& app, const std::string& context_help);
+  // --allow-lossy and --verdicts; part of AddAllTo.
+  void AddLossyTo(CLI::App& app);
   // Resolves the model path and checks every option. kInvalidArgument is wrong usage.
   Result<EngineOptions> ToOptions() const;
 };

@@ -28,6 +28,9 @@ constexpr CommandEntry kCommands[] = {
     {"inspect", "What a model file holds, and what its cache costs", MakeInspectCommand},
     {"ppl", "Perplexity of a text", MakePplCommand},
     {"bench", "Prefill and decode speed beside the machine's limits", MakeBenchCommand},
+    {"quality", "What each codec of keys and values costs on a model", MakeQualityCommand},
+    {"diagnose", "What a model's keys and values look like, and which codecs that allows", MakeDiagnoseCommand},
+    {"compare", "Every way to keep keys and values, in one table", MakeCompareCommand},
 };
 
 constexpr char kFooter[] =

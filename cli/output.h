@@ -1,9 +1,12 @@
 // Standard output that notices when nobody reads it any more, and progress bars for people who watch a terminal.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "kvern/status.h"
 
 namespace kvern::cli {
 
@@ -11,13 +14,15 @@ namespace kvern::cli {
 bool WriteOut(std::string_view text);
 // Pushes out what is buffered, so that a reader sees it now.
 bool FlushOut();
+// Writes `text` to the file at `path`, in place of what it held. kIoError names the path.
+Status WriteFile(const std::string& path, std::string_view text);
 // Flushes; says on stderr why stdout failed, if it did, and turns `exit_code` 0 into kExitFailed. Last call of main.
 int FinishOut(int exit_code);
 
 // A bar on stderr that is redrawn in place; silent where stderr is no terminal. Erased by the destructor.
 class ProgressBar {
  public:
-  ProgressBar(std::string label, uint64_t total);
+  ProgressBar(std::string label, uint64_t total, bool shows_time_left = false);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
@@ -28,6 +33,9 @@ class ProgressBar {
  private:
   std::string label_;
   uint64_t total_;
+  bool shows_time_left_;
+  std::chrono::steady_clock::time_point start_;
+  size_t shown_width_ = 0;
   int shown_percent_ = -1;
   bool is_terminal_;
 };

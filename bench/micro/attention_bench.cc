@@ -4,7 +4,7 @@
 // second as a multiple of those with f16 (by the shares of the bandwidth that each reached). Measured as measure.h
 // says.
 //   attention_bench [--target NAME] [--threads N] [--samples N] [--block-size N] [--scattered 1] [--megabytes N]
-//     [--only TEXT] [--json FILE]
+//     [--depth N] [--only TEXT] [--json FILE]
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -30,8 +30,9 @@ constexpr uint32_t kDefaultKvHeads = 3;
 
 struct Flags : BenchFlags {
   uint32_t block_size = 256;
-  bool is_scattered = false;  // Each small block anywhere, not in runs as a pool leases them.
-  uint32_t megabytes = 1000;  // Of K and V, over all layers: with few they stay in a cache.
+  bool is_scattered = false;                     // Each small block anywhere, not in runs as a pool leases them.
+  uint32_t megabytes = 1000;                     // Of K and V, over all layers: with few they stay in a cache.
+  std::vector<uint32_t> depths = {8192, 16384};  // Of the rows named "codec".
 };
 
 // Each of num_sequences has `depth` tokens in the cache, the first num_shared of them in common blocks, and computes
@@ -197,7 +198,7 @@ void RunCodecs(const KernelTable& kernels, ThreadPool& pool, AlignedBuffer& memo
     uint32_t head_dim, group_size, num_kv_heads;
   };
   for (const Heads& heads : {Heads{64, 3, 3}, {64, 4, 8}, {256, 4, 1}}) {
-    for (const uint32_t depth : {8192u, 16384u}) {
+    for (const uint32_t depth : flags.depths) {
       Case c{"codec-f16", heads.head_dim, heads.group_size, depth - 1};
       c.num_kv_heads = heads.num_kv_heads;
       const double f16_share = RunCase(kernels, pool, c, memory, flags);
@@ -246,6 +247,7 @@ int Main(int argc, char** argv) {
   Flags flags;
   static_cast<BenchFlags&>(flags) = ParseBenchFlags(argc, argv, [&](const std::string& name, const std::string& value) {
     if (name == "--block-size") flags.block_size = static_cast<uint32_t>(std::stoul(value));
+    if (name == "--depth") flags.depths = {static_cast<uint32_t>(std::stoul(value))};
     if (name == "--scattered") flags.is_scattered = value != "0";
     if (name == "--megabytes") flags.megabytes = static_cast<uint32_t>(std::stoul(value));
   });

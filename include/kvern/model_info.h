@@ -55,6 +55,9 @@ struct ModelInfo {
   uint64_t KvBytesOfSequence(uint64_t num_tokens, uint32_t block_size, KvType k_type, KvType v_type) const;
 };
 
+// Every way to store K or V that this build has, in the order of KvType.
+std::vector<KvType> AllKvTypes();
+
 // kNotFound, kIoError or kCorruption where the file cannot be read as GGUF. A well-formed file of an unknown
 // architecture is described with is_supported = false.
 Result<ModelInfo> InspectModel(const std::string& path);

@@ -551,7 +551,8 @@ INSTANTIATE_TEST_SUITE_P(Targets, AttentionOfCodecsTest,
                          });
 
 // Against keys and values as they are stored, in double precision. A query of 15 bits is off by 1 / 32512 of its
-// largest value, weights of 15 bits by 1 / 65534 of theirs: with scores and values of size 1 that stays below 1e-3.
+// largest value (one of 8 bits by 1 / 254), weights of 15 bits by 1 / 65534 of theirs: with scores and values of size 1
+// that stays below 1e-3 (1e-2).
 TEST_P(AttentionOfCodecsTest, IsCloseToDoublePrecisionOnTheStoredRows) {
   const Shape shape{2, 3, 64, 32, type(), type()};
   const Sequence sequence = MakeSequence(shape, 300, 303, 4);
@@ -570,7 +571,8 @@ TEST_P(AttentionOfCodecsTest, IsCloseToDoublePrecisionOnTheStoredRows) {
     const std::vector<double> expected = ReferenceInDouble(plain, stored);
     double worst = 0;
     for (size_t i = 0; i < expected.size(); ++i) worst = std::fmax(worst, std::fabs(outcome.out[0][i] - expected[i]));
-    EXPECT_LE(worst, ShapeOf(type()).codes_per_lane >= 4 ? 1e-3 : 1e-5) << "chunk " << chunk;
+    const double tolerance = type() == KvType::kI4Head ? 1e-2 : ShapeOf(type()).codes_per_lane >= 4 ? 1e-3 : 1e-5;
+    EXPECT_LE(worst, tolerance) << "chunk " << chunk;
   }
 }
 

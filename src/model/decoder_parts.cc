@@ -194,7 +194,24 @@ void DecoderParts::NormHeads(const std::vector<float>& q_norm, const std::vector
   }
 }
 
+void DecoderParts::ObserveAttention(const ForwardBatch& batch, uint32_t layer, bool is_rotated, Worker& worker) {
+  if (worker.index() != 0) return;
+  (*batch.attention_observer)({.layer = layer,
+                               .is_rotated = is_rotated,
+                               .q = q_.row(0),
+                               .q_stride = q_.stride(),
+                               .k = k_.row(0),
+                               .v = v_.row(0),
+                               .kv_stride = k_.stride(),
+                               .scale = attention_scale_});
+}
+
 void DecoderParts::StoreKv(const ForwardBatch& batch, uint32_t layer, Worker& worker) {
+  if (batch.attention_observer != nullptr) {
+    worker.Barrier();  // Other workers may have normed their heads since the last one,
+    ObserveAttention(batch, layer, /*is_rotated=*/false, worker);
+    worker.Barrier();  // and rotate them in place from here on.
+  }
   const LayerPlace place = config_.layer_places[layer];
   const KvView& kv = batch.kv[place.group];
   const AttentionSpan& span = batch.spans[place.group];
@@ -217,6 +234,7 @@ void DecoderParts::StoreKv(const ForwardBatch& batch, uint32_t layer, Worker& wo
 }
 
 void DecoderParts::Attend(const ForwardBatch& batch, uint32_t layer, Worker& worker) {
+  if (batch.attention_observer != nullptr) ObserveAttention(batch, layer, /*is_rotated=*/true, worker);
   const LayerPlace place = config_.layer_places[layer];
   products_[worker.index()] += groups_[place.group].attention.Run(
       {.q = q_.row(0),

@@ -84,6 +84,7 @@ class DecoderParts {
   };
 
   Status Reserve(const ForwardBatch& batch);
+  void ObserveAttention(const ForwardBatch& batch, uint32_t layer, bool is_rotated, Worker& worker);
   void FillAngles(const ForwardBatch& batch, Worker::Range rows);
   // Packs norm(x[rows[i]]), i < num_rows, as row i of `input`, then what the int8 form left of it as row num_rows + i
   // where there are two terms. `rows` empty: all in order.

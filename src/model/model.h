@@ -23,6 +23,20 @@ namespace kvern {
 // Called by one worker while the others go on; x: [rows][stride], of which the first `width` values count.
 using HiddenObserver = std::function<void(uint32_t layer, const float* x, size_t stride)>;
 
+// Queries, keys and values of all rows in one layer.
+struct AttentionRows {
+  uint32_t layer = 0;
+  bool is_rotated = false;   // False: before RoPE; true: as attention reads them and the cache stores them.
+  const float* q = nullptr;  // [rows][q_stride], num_heads * head_dim values count.
+  size_t q_stride = 0;
+  const float* k = nullptr;  // [rows][kv_stride], num_kv_heads * head_dim values count; v likewise.
+  const float* v = nullptr;
+  size_t kv_stride = 0;
+  float scale = 0;  // Of a query-key product before softmax.
+};
+// Sees each layer twice, before RoPE and after it. Called by one worker while the others wait or only read the rows.
+using AttentionObserver = std::function<void(const AttentionRows& rows)>;
+
 // One step's rows. The K and V of every row are written to its slot (block position / block_size of its sequence's
 // table, slot position % block_size) before attention reads them; those of all earlier positions must be there already.
 struct ForwardBatch {
@@ -33,7 +47,8 @@ struct ForwardBatch {
   std::array<AttentionSpan, kMaxLayerGroups> spans = {};  // What the rows see in each layer group.
   // Leading slots that sequences have in common in layer group 0; may be empty, and is where that has a window.
   std::span<const SharedPrefix> shared_prefixes = {};
-  const HiddenObserver* observer = nullptr;  // For tests and diagnostics.
+  const HiddenObserver* observer = nullptr;  // For tests and diagnostics, as is the next.
+  const AttentionObserver* attention_observer = nullptr;
 };
 
 // What a step really did, counted where it is done.

@@ -19,7 +19,7 @@ MODEL = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 KVERN = str(ROOT / "build" / "release" / "kvern")
 PROMPT = "The capital of France is"
 PROMPT_IDS = [504, 3575, 282, 4649, 314]  # As transformers encodes it.
-COMMANDS = ["run", "demo", "tokenize", "inspect", "ppl", "bench"]
+COMMANDS = ["run", "demo", "tokenize", "inspect", "ppl", "bench", "quality", "diagnose", "compare"]
 LONG = "600"  # Tokens; far more than are generated before the test interrupts.
 
 needs_model = unittest.skipUnless(MODEL.exists(), f"{MODEL.name} is not in models/: scripts/fetch_model.sh smollm2")
@@ -94,6 +94,11 @@ class HelpAndUsage(CliTest):
         self.expect_error(kvern("bench", "--batch", "0"), 2, "--batch", "0 sequences")
         self.expect_error(kvern("bench", "--shared-prompt", "1,2"), 2, "--shared-prompt")
         self.expect_error(kvern("inspect", "x", "--budget", "much"), 2, "much")
+        self.expect_error(kvern("quality", "-m", "x", "f17"), 2, "f17", "f16")
+        self.expect_error(kvern("quality", "-m", "x", "--tokens", "0"), 2, "--tokens")
+        self.expect_error(kvern("diagnose", "-m", "x", "--tokens", "1"), 2, "--tokens")
+        self.expect_error(kvern("compare", "-m", "x", "--only", "f17"), 2, "f17", "no cache")
+        self.expect_error(kvern("compare", "-m", "x", "--format", "xml"), 2, "xml", "markdown")
 
 
 class ModelFiles(CliTest):
@@ -128,7 +133,9 @@ class ModelFiles(CliTest):
         text = self.write("text.txt", b"a text\n" * 10)
         for path in files:
             for arguments in (["run", "-m", path, "x"], ["inspect", path], ["tokenize", "-m", path, "x"],
-                              ["ppl", "-m", path, "-f", text], ["bench", "-m", path], ["demo", "-m", path]):
+                              ["ppl", "-m", path, "-f", text], ["bench", "-m", path], ["demo", "-m", path],
+                              ["quality", "-m", path, "--text", text], ["diagnose", "-m", path, "--text", text],
+                              ["compare", "-m", path, "--text", text]):
                 self.expect_error(kvern(*arguments), 1, str(path))
 
     @needs_model
@@ -142,6 +149,14 @@ class ModelFiles(CliTest):
     def test_an_input_file_that_is_absent_is_named(self):
         self.expect_error(kvern("run", "-m", "x", "--file", "absent.txt"), 1, "absent.txt")
         self.expect_error(kvern("ppl", "-m", "x", "--file", "absent.txt"), 1, "absent.txt")
+
+    @needs_model
+    def test_a_text_that_is_absent_or_too_short_is_named(self):
+        for command in ("quality", "diagnose", "compare"):
+            self.expect_error(kvern(command, "-m", MODEL, "--text", "absent.txt"), 1, "absent.txt")
+        short = self.write("short.txt", b"Not long enough.")
+        self.expect_error(kvern("quality", "-m", MODEL, "--text", short), 1, "short.txt", "8,193")
+        self.expect_error(kvern("compare", "-m", MODEL, "--text", short), 1, "short.txt", "2,049")
 
 
 @needs_model
@@ -435,6 +450,119 @@ class Measure(CliTest):
         text = result.stdout.decode()
         self.assertIn("texts identical: yes", text)
         self.assertIn("counters as theory says: yes", text)
+
+
+def long_text():
+    """A text of about 1,500 tokens that no package has to bring."""
+    words = "the mill grinds every grain once and no grain of wheat is ground a second time by any stone".split()
+    return " ".join(words[(i * i * 7 + i // 5) % len(words)] for i in range(1500)).encode()
+
+
+@needs_model
+class Analyse(CliTest):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.directory = pathlib.Path(self.temporary.name)
+        self.text = self.directory / "text.txt"
+        self.text.write_bytes(long_text())
+        self.verdicts = self.directory / "cache" / "verdicts.json"
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    def command(self, name, *arguments):
+        return kvern(name, "-m", MODEL, "--text", self.text, "--verdicts", self.verdicts, *arguments)
+
+    def test_quality_measures_codecs_against_f32(self):
+        result = self.command("quality", "f16", "f32", "--tokens", 400, "--ctx-size", 300, "--json")
+        self.expect(result, 0)
+        f16, f32 = json.loads(result.stdout)["results"]
+        self.assertEqual(f16["numbers"]["tokens"], 400)
+        self.assertLess(f16["numbers"]["kld_mean"]["value"], 1e-5)
+        self.assertGreater(f16["numbers"]["kld_mean"]["value"], 0)
+        self.assertEqual([bucket["end"] for bucket in f16["buckets"]], [256, 300])
+        self.assertEqual(f16["verdict"], "too few tokens")
+        self.assertEqual((f32["numbers"]["kld_max"], f32["numbers"]["same_top"]["value"]), (0, 1))
+        self.assertFalse(self.verdicts.exists())  # 400 tokens are no verdict.
+
+    def test_a_codec_without_a_verdict_is_named_and_one_that_failed_is_refused(self):
+        def run(*arguments):
+            return kvern("run", "-m", MODEL, "--verdicts", self.verdicts, "-n", 1, "--kv-type", "int8", PROMPT, *arguments)
+        unknown = run()
+        self.expect(unknown, 0)
+        self.assertIn("kvern quality int8", unknown.stderr.decode())
+        self.assertNotIn("quality", kvern("run", "-m", MODEL, "--verdicts", self.verdicts, "-n", 1, PROMPT).stderr.decode())
+
+        stored = json.loads(self.verdicts.read_text())  # The digest of the model was remembered.
+        verdict = {"model": list(stored["digests"].values())[0], "codecs": "int8", "gate": "8-bit", "is_passed": False,
+                   "tokens": 8192, "kld": 0.5, "kld_error": 0.01, "same_top": 0.9, "same_top_error": 0.01}
+        self.verdicts.write_text(json.dumps({**stored, "verdicts": [verdict]}))
+        self.expect_error(run(), 1, "int8", "8-bit", "KLD 0.5", "90.0 %", "--allow-lossy")
+        allowed = run("--allow-lossy")
+        self.expect(allowed, 0)
+        self.assertIn("running anyway", allowed.stderr.decode())
+
+        verdict["is_passed"] = True
+        self.verdicts.write_text(json.dumps({**stored, "verdicts": [verdict]}))
+        self.assertNotIn("quality", run().stderr.decode())
+        self.verdicts.write_text("{")
+        self.assertIn("verdicts.json", run().stderr.decode())
+
+    def test_diagnose_describes_every_head_and_writes_a_page(self):
+        page = self.directory / "heads.html"
+        result = self.command("diagnose", "--tokens", 300, "--html", page, "--json")
+        self.expect(result, 0)
+        report = json.loads(result.stdout)
+        self.assertEqual(len(report["heads"]), 30 * 3)
+        self.assertEqual(len(report["heads"][0]["k"]["channel_means"]), 64)
+        self.assertIsNone(report["non_finite"])
+        self.assertIn("f16", report["advice"][0])
+        self.assertIn("<svg", page.read_text())
+
+        text = self.command("diagnose", "--tokens", 100).stdout.decode()
+        self.assertIn("\n- f16 and bf16 are safe", text)
+        self.assertIn("kvern quality", text)
+
+    def test_compare_prints_its_rows_in_every_format(self):
+        page = self.directory / "compare.html"
+        options = ["--length", 128, "--quality-tokens", 100, "--batch", 2, "--batch-tokens", 64, "--only", "no cache",
+                   "--only", "f16", "--only", "paged 16"]
+        result = self.command("compare", *options, "--format", "json", "--html", page)
+        self.expect(result, 0)
+        rows = json.loads(result.stdout)["rows"]
+        self.assertEqual([row["row"] for row in rows], ["no cache", "f16", "paged 16"])
+        self.assertEqual(rows[0]["query_key_products"], rows[0]["theory_products"])
+        self.assertEqual(rows[1]["query_key_products"], rows[1]["theory_products"])
+        computed = rows[1]["tokens_computed"]
+        self.assertGreaterEqual(computed, 128 + 40)
+        self.assertEqual(rows[1]["last_step_unmasked"], 30 * 9 * (2 * computed - 1))
+        self.assertEqual(rows[0]["last_step_unmasked"], 30 * 9 * (128 + 3) ** 2)
+        self.assertEqual(rows[1]["bytes_per_token"], 23040)
+        self.assertEqual(rows[1]["quality"]["kld_mean"], rows[2]["quality"]["kld_mean"])
+        self.assertGreater(rows[1]["batch_tok_per_s"], 0)
+        self.assertIn("Latency against length", page.read_text())
+
+        quick = ["--length", 64, "--quality-tokens", 0, "--batch", 0, "--batch-tokens", 64, "--only", "f16"]
+        table = self.command("compare", *quick).stdout.decode()
+        self.assertRegex(table, r"\nf16 +23,040 ")
+        self.assertIn("| f16 |", self.command("compare", *quick, "--format", "markdown").stdout.decode())
+        self.assertIn("f16,\"23,040\"", self.command("compare", *quick, "--format", "csv").stdout.decode())
+
+    def test_ctrl_c_prints_the_rows_of_a_comparison_that_are_done(self):
+        terminal, its_stderr = os.openpty()
+        process = subprocess.Popen([KVERN, "compare", "-m", str(MODEL), "--text", str(self.text), "--length", "512",
+                                    "--quality-tokens", "1000", "--batch-tokens", "512", "--only", "f16", "--only",
+                                    "f32", "--format", "json"], stdout=subprocess.PIPE, stderr=its_stderr,
+                                   env=environment())
+        os.close(its_stderr)
+        shown = b""
+        while b"%" not in shown:
+            shown += os.read(terminal, 1000)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=600)
+        os.close(terminal)
+        self.assertEqual(process.returncode, 130)
+        self.assertLess(len(json.loads(output)["rows"]), 3)
 
 
 if __name__ == "__main__":

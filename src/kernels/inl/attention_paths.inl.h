@@ -217,14 +217,14 @@ inline void RunDecodeRows(const AttentionTile& tile, const KeyFunctions& keys, c
   const uint32_t first = seen.begin / kGranuleSlots, end = GranulesOf(seen.end);
   const uint32_t pinned_end = std::clamp(granules.seen.num_pinned, first, end);
   const size_t q_offset = static_cast<size_t>(row_begin) * dim;
+  const uint8_t* const* const k_ahead = fetch != nullptr ? fetch->k : nullptr;
   if (pinned_end > first) {
     keys.score(num_rows, scratch.q_pinned + q_offset, dim, granules.k + first, granules.k_scales + first,
-               pinned_end - first, scratch.scores + seen.begin, fetch != nullptr ? fetch->k + first : nullptr);
+               pinned_end - first, scratch.scores + seen.begin, end > pinned_end ? nullptr : k_ahead);
   }
   if (end > pinned_end) {
     keys.score(num_rows, scratch.q + q_offset, dim, granules.k + pinned_end, granules.k_scales + pinned_end,
-               end - pinned_end, scratch.scores + pinned_end * kGranuleSlots,
-               fetch != nullptr ? fetch->k + pinned_end : nullptr);
+               end - pinned_end, scratch.scores + pinned_end * kGranuleSlots, k_ahead);
   }
   if (seen.has_gaps) {
     for (uint32_t r = 0; r < num_rows; ++r) HideScores(seen, scratch.scores + r * kAttentionScoreStride);

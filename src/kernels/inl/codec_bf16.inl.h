@@ -28,9 +28,6 @@ struct Bf16Codec {
     for (uint32_t d = 0; d < dim; d += 16) Store(x + d, LoadBf16(codes + d));
   }
   KVERN_INLINE static F32x16 DecodeLanes(const uint8_t* unit, int which) {
-    int32_t lanes[16];
-    std::memcpy(lanes, unit, sizeof(lanes));
-    const I32x16 pairs = Load(lanes);
-    return FloatFromBits(which == 0 ? ShiftLeft<16>(pairs) : And(pairs, Set1I32(static_cast<int32_t>(0xffff0000))));
+    return LoadBf16Of(reinterpret_cast<const uint16_t*>(unit), which);
   }
 };

@@ -15,6 +15,8 @@ struct Int4Codec {
   static constexpr uint32_t kCodesPerLane = 4;
   static constexpr bool kIsInteger = true;
   static constexpr int kBits = 4;
+  // int4_head is the fast one: 8 bits of a query halve the products of K, and its keys are coarser than that.
+  static constexpr KvFactor kQuery = kIsPerHead ? KvFactor::kQuery8 : KvFactor::kQuery15;
   static constexpr uint32_t kMaxDims = 1024;
   static constexpr uint32_t NumCodes(uint32_t dim) { return dim / 2; }
   static constexpr uint32_t GroupDims(uint32_t dim) { return kIsPerHead ? dim : 32; }

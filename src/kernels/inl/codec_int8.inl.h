@@ -9,6 +9,7 @@ struct Int8Codec {
   static constexpr uint32_t kCodesPerLane = 4;
   static constexpr bool kIsInteger = true;
   static constexpr int kBits = 8;
+  static constexpr KvFactor kQuery = KvFactor::kQuery15;
   static constexpr uint32_t NumCodes(uint32_t dim) { return dim; }
 
   template <bool kIsKey>

@@ -8,7 +8,8 @@
 //   Encode<kIsKey>          a row to NumCodes(dim) codes and its scales; returns how many values it could not hold
 //   DecodeRow<kIsKey>       back to f32
 // and what attention does with it: either DecodeLanes, a lane vector of each unit as f32 without its scale, and
-// kScaleFactor, which scales are multiplied with; or kBits of integer codes (attention_integers.inl.h).
+// kScaleFactor, which scales are multiplied with; or kBits of integer codes and kQuery, the form of queries that they
+// are multiplied with (attention_integers.inl.h).
 #pragma once
 
 inline constexpr int32_t kInfinityBits = 0x7f800000;

@@ -96,8 +96,8 @@ constexpr CodecFunctions FunctionsOf() {
   CodecFunctions f = {
       StoreRow<Codec, true>, StoreRow<Codec, false>, LoadRow<Codec, true>, LoadRow<Codec, false>, {}, {}};
   if constexpr (Codec::kIsInteger) {
-    f.keys = {PrepareIntegerQuery<Codec>, ScoreIntegers<Codec>, nullptr, nullptr};
-    f.values = {AddIntegers<Codec>, nullptr, nullptr};
+    f.keys = {PrepareIntegerQuery<Codec>, ScoreIntegers<Codec, kDim>, nullptr, nullptr};
+    f.values = {AddIntegers<Codec, kDim>, nullptr, nullptr};
   } else if constexpr (Codec::kScaleFactor != 0) {
     f.keys = {nullptr, ScoreStored<Codec, kDim>, DecodeKeys<Codec>, ScaleScores<Codec>};
     f.values = {AddStored<Codec, kDim>, DecodeValues<Codec>, ScaleWeights<Codec>};
@@ -108,13 +108,12 @@ constexpr CodecFunctions FunctionsOf() {
   return f;
 }
 
-// In the order of KvType. kDim: the head size where it is known when compiling, else 0; codecs that gain nothing from
-// knowing it have no code for it.
+// In the order of KvType. kDim: the head size where it is known when compiling, else 0.
 template <int kDim>
 inline constexpr CodecFunctions kCodecs[] = {
-    FunctionsOf<F32Codec, kDim>(),      FunctionsOf<F16Codec, kDim>(),     FunctionsOf<Bf16Codec, 0>(),
-    FunctionsOf<Fp8Codec<true>, 0>(),   FunctionsOf<Fp8Codec<false>, 0>(), FunctionsOf<Int8Codec, 0>(),
-    FunctionsOf<Int4Codec<false>, 0>(), FunctionsOf<Int4Codec<true>, 0>(),
+    FunctionsOf<F32Codec, kDim>(),         FunctionsOf<F16Codec, kDim>(),        FunctionsOf<Bf16Codec, kDim>(),
+    FunctionsOf<Fp8Codec<true>, kDim>(),   FunctionsOf<Fp8Codec<false>, kDim>(), FunctionsOf<Int8Codec, kDim>(),
+    FunctionsOf<Int4Codec<false>, kDim>(), FunctionsOf<Int4Codec<true>, kDim>(),
 };
 
 template <int kDim>

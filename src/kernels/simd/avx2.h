@@ -59,18 +59,26 @@ KVERN_INLINE void StoreF16(uint16_t* p, F32x16 x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8),
                    _mm256_cvtps_ph(x.hi, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
-template <bool kIsE4m3>
-KVERN_INLINE __m256 EightFp8(const uint8_t* p, int which) {
-  __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  if (which == 0) x = _mm_slli_epi16(x, 8);
-  if constexpr (kIsE4m3) x = _mm_srai_epi16(x, 1);
-  return _mm256_cvtph_ps(_mm_and_si128(x, _mm_set1_epi16(static_cast<int16_t>(kIsE4m3 ? 0xbf80 : 0xff00))));
+KVERN_INLINE __m256 EightBf16Of(const uint16_t* pairs, int which) {
+  const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(pairs));
+  const __m256i upper = _mm256_set1_epi32(static_cast<int32_t>(0xffff0000));
+  return _mm256_castsi256_ps(which == 0 ? _mm256_slli_epi32(x, 16) : _mm256_and_si256(x, upper));
+}
+KVERN_INLINE F32x16 LoadBf16Of(const uint16_t* pairs, int which) {
+  return {EightBf16Of(pairs, which), EightBf16Of(pairs + 16, which)};
+}
+KVERN_INLINE F32x16 LoadSixteenF16(__m256i x) {
+  return {_mm256_cvtph_ps(_mm256_castsi256_si128(x)), _mm256_cvtph_ps(_mm256_extracti128_si256(x, 1))};
 }
 KVERN_INLINE F32x16 LoadE5m2(const uint8_t* p, int which) {
-  return {EightFp8<false>(p, which), EightFp8<false>(p + 16, which)};
+  const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i top = _mm256_set1_epi16(static_cast<int16_t>(0xff00));
+  return LoadSixteenF16(which == 0 ? _mm256_slli_epi16(pairs, 8) : _mm256_and_si256(pairs, top));
 }
 KVERN_INLINE F32x16 LoadE4m3(const uint8_t* p, int which) {
-  return {EightFp8<true>(p, which), EightFp8<true>(p + 16, which)};
+  const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i shifted = _mm256_srai_epi16(which == 0 ? _mm256_slli_epi16(pairs, 8) : pairs, 1);
+  return LoadSixteenF16(_mm256_and_si256(shifted, _mm256_set1_epi16(static_cast<int16_t>(0xbf80))));
 }
 KVERN_INLINE I32x16 LoadI8(const int8_t* p) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));

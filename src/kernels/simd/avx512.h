@@ -37,6 +37,11 @@ KVERN_INLINE void StoreF16(uint16_t* p, F32x16 x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                       _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
+KVERN_INLINE F32x16 LoadBf16Of(const uint16_t* pairs, int which) {
+  const __m512i x = _mm512_loadu_si512(pairs);
+  const __m512i upper = _mm512_set1_epi32(static_cast<int32_t>(0xffff0000));
+  return {_mm512_castsi512_ps(which == 0 ? _mm512_slli_epi32(x, 16) : _mm512_and_si512(x, upper))};
+}
 KVERN_INLINE F32x16 LoadE5m2(const uint8_t* p, int which) {
   const __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   const __m256i top = _mm256_set1_epi16(static_cast<int16_t>(0xff00));

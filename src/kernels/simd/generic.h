@@ -53,6 +53,12 @@ KVERN_INLINE F32x16 LoadBf16(const uint16_t* p) {
   return r;
 }
 KVERN_INLINE void StoreF16(uint16_t* p, F32x16 x) { KVERN_LANES p[i] = F32ToF16(x.v[i]); }
+// Of 16 pairs of BF16 the first ones or the second ones.
+KVERN_INLINE F32x16 LoadBf16Of(const uint16_t* pairs, int which) {
+  F32x16 r;
+  KVERN_LANES r.v[i] = Bf16ToF32(pairs[2 * i + which]);
+  return r;
+}
 // Of 16 pairs of 8-bit floats the first ones or the second ones, exactly: e5m2, and e4m3 times 2^-8. e5m2 is the upper
 // half of an f16. e4m3 has no infinity and no NaN here: its largest codes are 480 * 2^-8.
 KVERN_INLINE F32x16 LoadE5m2(const uint8_t* p, int which) {

@@ -4,7 +4,7 @@
 //   they overflow: 16 products of a query, 16 * 15 * 127 = 30480; 8 of weights, 8 * 15 * 255 = 30600.
 #pragma once
 
-template <bool kIsQuery, int kBits>
+template <KvFactor kFactor, int kBits>
 inline constexpr int kKvCodeOffset = kBits == 4 ? 8 : 0;
 
 // g++ turns chains of integer vector additions into trees, and then runs out of registers.
@@ -14,21 +14,23 @@ inline constexpr int kKvCodeOffset = kBits == 4 ? 8 : 0;
 #define KVERN_KEEP_ORDER(sum) asm("" : "+x"(sum.lo), "+x"(sum.hi))
 #endif
 
-template <bool kIsQuery, int kBits>
+template <KvFactor kFactor, int kBits>
 KVERN_INLINE void StoreFactors(uint8_t* p, I32x16 factors) {
   if constexpr (kBits == 8) {  // Each four in the order 0 2 1 3, as codes come out when they are widened.
     const __m256i narrow = _mm256_permute4x64_epi64(_mm256_packs_epi32(factors.lo, factors.hi), 0xd8);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                         _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(narrow, 0xd8), 0xd8));
   } else {
-    const I32x16 high = ShiftRightSigned<7>(kIsQuery ? Add(factors, Set1I32(64)) : factors);
+    constexpr bool kIsShort = kFactor == KvFactor::kQuery8;
+    const I32x16 high =
+        kIsShort ? factors : ShiftRightSigned<7>(kFactor == KvFactor::kWeight ? factors : Add(factors, Set1I32(64)));
     StoreLowBytes(reinterpret_cast<int8_t*>(p), high);
-    StoreLowBytes(reinterpret_cast<int8_t*>(p + 16), Sub(factors, ShiftLeft<7>(high)));
+    if (!kIsShort) StoreLowBytes(reinterpret_cast<int8_t*>(p + 16), Sub(factors, ShiftLeft<7>(high)));
   }
 }
 
 // 8 bits: factors 0 and 2, 1 and 3. 4 bits: the high and the low parts of all four.
-template <bool kIsQuery, int kBits>
+template <KvFactor kFactor, int kBits>
 struct KvFactors {
   __m256i a, b;
 };
@@ -37,20 +39,21 @@ KVERN_INLINE __m256i BroadcastFour(const uint8_t* p) {
   std::memcpy(&four, p, 4);
   return _mm256_set1_epi32(four);
 }
-template <bool kIsQuery, int kBits>
-KVERN_INLINE KvFactors<kIsQuery, kBits> LoadFactors(const uint8_t* p, int index) {
+template <KvFactor kFactor, int kBits>
+KVERN_INLINE KvFactors<kFactor, kBits> LoadFactors(const uint8_t* p, int index) {
   if constexpr (kBits == 8) return {BroadcastFour(p + 8 * index), BroadcastFour(p + 8 * index + 4)};
-  return {BroadcastFour(p + 4 * index), BroadcastFour(p + 16 + 4 * index)};
+  const __m256i high = BroadcastFour(p + 4 * index);
+  return {high, kFactor == KvFactor::kQuery8 ? high : BroadcastFour(p + 16 + 4 * index)};
 }
 
 // Codes 0 and 2, 1 and 3 of each lane as int16.
 struct WideCodes {
   Bytes64 even, odd;
 };
-template <bool kIsQuery, int kBits>
+template <KvFactor kFactor, int kBits>
 using KvCodes = std::conditional_t<kBits == 8, WideCodes, Bytes64>;
-template <bool kIsQuery, int kBits>
-KVERN_INLINE KvCodes<kIsQuery, kBits> PrepareKvCodes(Bytes64 codes) {
+template <KvFactor kFactor, int kBits>
+KVERN_INLINE KvCodes<kFactor, kBits> PrepareKvCodes(Bytes64 codes) {
   if constexpr (kBits == 8) {
     return {
         {_mm256_srai_epi16(_mm256_slli_epi16(codes.lo, 8), 8), _mm256_srai_epi16(_mm256_slli_epi16(codes.hi, 8), 8)},
@@ -61,21 +64,21 @@ KVERN_INLINE KvCodes<kIsQuery, kBits> PrepareKvCodes(Bytes64 codes) {
 }
 
 // `high` and `low` are int16 and used for 4 bits only.
-template <bool kIsQuery, int kBits>
+template <KvFactor kFactor, int kBits>
 struct KvSum {
   I32x16 sum, high, low;
 };
-template <bool kIsQuery, int kBits>
-KVERN_INLINE KvSum<kIsQuery, kBits> KvDotBegin() {
+template <KvFactor kFactor, int kBits>
+KVERN_INLINE KvSum<kFactor, kBits> KvDotBegin() {
   return {Set1I32(0), Set1I32(0), Set1I32(0)};
 }
-template <bool kIsQuery>
+template <KvFactor kFactor>
 KVERN_INLINE __m256i KvDotBytes(__m256i codes, __m256i factors) {
-  return kIsQuery ? _mm256_maddubs_epi16(codes, factors) : _mm256_maddubs_epi16(factors, codes);
+  return kFactor == KvFactor::kWeight ? _mm256_maddubs_epi16(factors, codes) : _mm256_maddubs_epi16(codes, factors);
 }
-template <bool kIsQuery, int kBits>
-KVERN_INLINE void KvDotAdd(KvSum<kIsQuery, kBits>& s, const KvCodes<kIsQuery, kBits>& codes,
-                           const KvFactors<kIsQuery, kBits>& factors) {
+template <KvFactor kFactor, int kBits>
+KVERN_INLINE void KvDotAdd(KvSum<kFactor, kBits>& s, const KvCodes<kFactor, kBits>& codes,
+                           const KvFactors<kFactor, kBits>& factors) {
   if constexpr (kBits == 8) {
     s.sum.lo = _mm256_add_epi32(s.sum.lo, _mm256_add_epi32(_mm256_madd_epi16(codes.even.lo, factors.a),
                                                            _mm256_madd_epi16(codes.odd.lo, factors.b)));
@@ -83,28 +86,32 @@ KVERN_INLINE void KvDotAdd(KvSum<kIsQuery, kBits>& s, const KvCodes<kIsQuery, kB
                                                            _mm256_madd_epi16(codes.odd.hi, factors.b)));
     KVERN_KEEP_ORDER(s.sum);
   } else {
-    s.high.lo = _mm256_add_epi16(s.high.lo, KvDotBytes<kIsQuery>(codes.lo, factors.a));
-    s.high.hi = _mm256_add_epi16(s.high.hi, KvDotBytes<kIsQuery>(codes.hi, factors.a));
+    s.high.lo = _mm256_add_epi16(s.high.lo, KvDotBytes<kFactor>(codes.lo, factors.a));
+    s.high.hi = _mm256_add_epi16(s.high.hi, KvDotBytes<kFactor>(codes.hi, factors.a));
     KVERN_KEEP_ORDER(s.high);
-    s.low.lo = _mm256_add_epi16(s.low.lo, KvDotBytes<kIsQuery>(codes.lo, factors.b));
-    s.low.hi = _mm256_add_epi16(s.low.hi, KvDotBytes<kIsQuery>(codes.hi, factors.b));
-    KVERN_KEEP_ORDER(s.low);
+    if constexpr (kFactor != KvFactor::kQuery8) {
+      s.low.lo = _mm256_add_epi16(s.low.lo, KvDotBytes<kFactor>(codes.lo, factors.b));
+      s.low.hi = _mm256_add_epi16(s.low.hi, KvDotBytes<kFactor>(codes.hi, factors.b));
+      KVERN_KEEP_ORDER(s.low);
+    }
   }
 }
+template <KvFactor kFactor>
 KVERN_INLINE __m256i WidenFactorParts(__m256i high, __m256i low) {
   const __m256i ones = _mm256_set1_epi16(1);
+  if constexpr (kFactor == KvFactor::kQuery8) return _mm256_madd_epi16(high, ones);
   return _mm256_add_epi32(_mm256_slli_epi32(_mm256_madd_epi16(high, ones), 7), _mm256_madd_epi16(low, ones));
 }
-template <bool kIsQuery, int kBits>
-KVERN_INLINE void KvDotFlush(KvSum<kIsQuery, kBits>& s) {
+template <KvFactor kFactor, int kBits>
+KVERN_INLINE void KvDotFlush(KvSum<kFactor, kBits>& s) {
   if constexpr (kBits == 4) {
-    s.sum.lo = _mm256_add_epi32(s.sum.lo, WidenFactorParts(s.high.lo, s.low.lo));
-    s.sum.hi = _mm256_add_epi32(s.sum.hi, WidenFactorParts(s.high.hi, s.low.hi));
+    s.sum.lo = _mm256_add_epi32(s.sum.lo, WidenFactorParts<kFactor>(s.high.lo, s.low.lo));
+    s.sum.hi = _mm256_add_epi32(s.sum.hi, WidenFactorParts<kFactor>(s.high.hi, s.low.hi));
     s.high = s.low = Set1I32(0);
   }
 }
-template <bool kIsQuery, int kBits>
-KVERN_INLINE I32x16 KvDotEnd(const KvSum<kIsQuery, kBits>& s) {
+template <KvFactor kFactor, int kBits>
+KVERN_INLINE I32x16 KvDotEnd(const KvSum<kFactor, kBits>& s) {
   return s.sum;
 }
 

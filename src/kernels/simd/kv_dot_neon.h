@@ -3,19 +3,23 @@
 // signed too, and given back through the sum of the codes.
 #pragma once
 
-template <bool kIsQuery, int kBits>
+template <KvFactor kFactor, int kBits>
 inline constexpr int kKvCodeOffset = kBits == 4 ? 8 : 0;
 
-template <bool kIsQuery, int kBits>
+template <KvFactor kFactor, int kBits>
 KVERN_INLINE void StoreFactors(uint8_t* p, I32x16 factors) {
-  factors = Add(factors, Set1I32(kIsQuery ? 64 : -(1 << 14)));
-  const I32x16 high = ShiftRightSigned<7>(factors);
-  StoreLowBytes(reinterpret_cast<int8_t*>(p), high);
-  const I32x16 low = Sub(factors, ShiftLeft<7>(high));
-  StoreLowBytes(reinterpret_cast<int8_t*>(p + 16), kIsQuery ? Sub(low, Set1I32(64)) : low);
+  int8_t* const parts = reinterpret_cast<int8_t*>(p);
+  if constexpr (kFactor == KvFactor::kQuery8) {
+    StoreLowBytes(parts, factors);
+  } else {
+    if (kFactor == KvFactor::kWeight) factors = Sub(factors, Set1I32(1 << 14));
+    const I32x16 high = ShiftRightSigned<7>(kFactor == KvFactor::kWeight ? factors : Add(factors, Set1I32(64)));
+    StoreLowBytes(parts, high);
+    StoreLowBytes(parts + 16, Sub(factors, ShiftLeft<7>(high)));
+  }
 }
 
-template <bool kIsQuery, int kBits>
+template <KvFactor kFactor, int kBits>
 struct KvFactors {
   int8x16_t high, low;
 };
@@ -24,24 +28,24 @@ KVERN_INLINE int8x16_t BroadcastFour(const uint8_t* p) {
   std::memcpy(&four, p, 4);
   return vreinterpretq_s8_s32(vdupq_n_s32(four));
 }
-template <bool kIsQuery, int kBits>
-KVERN_INLINE KvFactors<kIsQuery, kBits> LoadFactors(const uint8_t* p, int index) {
+template <KvFactor kFactor, int kBits>
+KVERN_INLINE KvFactors<kFactor, kBits> LoadFactors(const uint8_t* p, int index) {
   return {BroadcastFour(p + 4 * index), BroadcastFour(p + 16 + 4 * index)};
 }
 
-template <bool kIsQuery, int kBits>
+template <KvFactor kFactor, int kBits>
 using KvCodes = Bytes64;
-template <bool kIsQuery, int kBits>
-KVERN_INLINE KvCodes<kIsQuery, kBits> PrepareKvCodes(Bytes64 codes) {
+template <KvFactor kFactor, int kBits>
+KVERN_INLINE KvCodes<kFactor, kBits> PrepareKvCodes(Bytes64 codes) {
   return codes;
 }
 
-template <bool kIsQuery, int kBits>
+template <KvFactor kFactor, int kBits>
 struct KvSum {
   I32x16 high, low, codes;  // `codes`: of weights only.
 };
-template <bool kIsQuery, int kBits>
-KVERN_INLINE KvSum<kIsQuery, kBits> KvDotBegin() {
+template <KvFactor kFactor, int kBits>
+KVERN_INLINE KvSum<kFactor, kBits> KvDotBegin() {
   return {Set1I32(0), Set1I32(0), Set1I32(0)};
 }
 KVERN_INLINE void KvDotBytes(I32x16& sum, const Bytes64& codes, int8x16_t factors) {
@@ -50,17 +54,17 @@ KVERN_INLINE void KvDotBytes(I32x16& sum, const Bytes64& codes, int8x16_t factor
   sum.q2 = vdotq_s32(sum.q2, vreinterpretq_s8_u8(codes.q2), factors);
   sum.q3 = vdotq_s32(sum.q3, vreinterpretq_s8_u8(codes.q3), factors);
 }
-template <bool kIsQuery, int kBits>
-KVERN_INLINE void KvDotAdd(KvSum<kIsQuery, kBits>& sum, const Bytes64& codes,
-                           const KvFactors<kIsQuery, kBits>& factors) {
+template <KvFactor kFactor, int kBits>
+KVERN_INLINE void KvDotAdd(KvSum<kFactor, kBits>& sum, const Bytes64& codes, const KvFactors<kFactor, kBits>& factors) {
   KvDotBytes(sum.high, codes, factors.high);
-  KvDotBytes(sum.low, codes, factors.low);
-  if constexpr (!kIsQuery) KvDotBytes(sum.codes, codes, vdupq_n_s8(1));
+  if constexpr (kFactor != KvFactor::kQuery8) KvDotBytes(sum.low, codes, factors.low);
+  if constexpr (kFactor == KvFactor::kWeight) KvDotBytes(sum.codes, codes, vdupq_n_s8(1));
 }
-template <bool kIsQuery, int kBits>
-KVERN_INLINE void KvDotFlush(KvSum<kIsQuery, kBits>& /*sum*/) {}
-template <bool kIsQuery, int kBits>
-KVERN_INLINE I32x16 KvDotEnd(const KvSum<kIsQuery, kBits>& sum) {
+template <KvFactor kFactor, int kBits>
+KVERN_INLINE void KvDotFlush(KvSum<kFactor, kBits>& /*sum*/) {}
+template <KvFactor kFactor, int kBits>
+KVERN_INLINE I32x16 KvDotEnd(const KvSum<kFactor, kBits>& sum) {
+  if constexpr (kFactor == KvFactor::kQuery8) return sum.high;
   const I32x16 total = Add(ShiftLeft<7>(sum.high), sum.low);
-  return kIsQuery ? total : Add(total, ShiftLeft<14>(sum.codes));
+  return kFactor == KvFactor::kWeight ? Add(total, ShiftLeft<14>(sum.codes)) : total;
 }

@@ -73,6 +73,14 @@ KVERN_INLINE void StoreF16(uint16_t* p, F32x16 x) {
   StoreFourF16(p + 8, x.q2);
   StoreFourF16(p + 12, x.q3);
 }
+KVERN_INLINE float32x4_t FourBf16Of(const uint16_t* pairs, int which) {
+  const uint32x4_t x = vreinterpretq_u32_u16(vld1q_u16(pairs));
+  return vreinterpretq_f32_u32(which == 0 ? vshlq_n_u32(x, 16) : vandq_u32(x, vdupq_n_u32(0xffff0000)));
+}
+KVERN_INLINE F32x16 LoadBf16Of(const uint16_t* pairs, int which) {
+  return {FourBf16Of(pairs, which), FourBf16Of(pairs + 8, which), FourBf16Of(pairs + 16, which),
+          FourBf16Of(pairs + 24, which)};
+}
 template <bool kIsE4m3>
 KVERN_INLINE float32x4_t FourFp8(const uint8_t* p, int which) {
   uint16x4_t x = vreinterpret_u16_u8(vld1_u8(p));

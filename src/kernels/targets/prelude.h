@@ -27,5 +27,6 @@
 #include "kernels/packed_matrix.h"
 #include "kernels/simd/exact_fma.h"
 #include "kernels/simd/inline.h"
+#include "kernels/simd/kv_factors.h"
 #include "tensor/dtype.h"
 #include "tensor/half.h"

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "kernels/kv_codec.h"
+#include "kvern/model_info.h"
 
 namespace kvern {
 namespace {
@@ -44,6 +45,12 @@ const CodecInfo& GetCodec(KvType type) {
 }
 
 std::string_view KvTypeName(KvType type) { return GetCodec(type).name; }
+
+std::vector<KvType> AllKvTypes() {
+  std::vector<KvType> types;
+  for (const CodecInfo& codec : kCodecs) types.push_back(codec.type);
+  return types;
+}
 
 Result<KvType> ParseKvType(std::string_view name) {
   std::string known;
