@@ -17,7 +17,6 @@ namespace {
 
 constexpr char kExamples[] =
     "Examples:\n"
-    "  kvern inspect models/SmolLM2-135M-Instruct.Q4_1.gguf\n"
     "  kvern inspect model.gguf --budget 2GiB --budget 16GiB --json\n"
     "  kvern inspect model.gguf --placements --lengths 200,1000,4000 --window 1024 --sinks 4";
 

@@ -60,6 +60,8 @@ nlohmann::ordered_json ToJson(const RequestStats& stats) {
       {"decode_us", stats.decode_us},
       {"prefill_tok_per_s", PrefillRate(stats)},
       {"decode_tok_per_s", DecodeRate(stats)},
+      {"num_preemptions", stats.num_preemptions},
+      {"tokens_recomputed", stats.tokens_recomputed},
       {"kv_bytes", stats.kv_bytes},
   };
 }

@@ -74,10 +74,19 @@ class HelpAndUsage(CliTest):
         self.expect_error(kvern("ppl"), 2, "--file")
         self.expect_error(kvern("run", "x", "-n", "-1"), 2, "-1")
         self.expect_error(kvern("run", "x", "--isa", "sse9"), 2, "sse9", "avx2")
-        self.expect_error(kvern("run", "x", "--kv-type", "f8"), 2, "f8", "f16")
+        self.expect_error(kvern("run", "-m", "x", "x", "--kv-type", "f8"), 2, "f8", "f16")
         self.expect_error(kvern("run", "x", "--activations", "int4"), 2, "int4")
         self.expect_error(kvern("run", "-m", "x", "x", "--kv-budget", "3x"), 2, "3x", "GiB")
         self.expect_error(kvern("run", "-m", "x", "x", "--block-size", "17"), 2, "17", "16")
+        self.expect_error(kvern("run", "-m", "x", "x", "--block-size", "0"), 2, "block_size is 0", "16")
+        self.expect_error(kvern("run", "-m", "x", "x", "--block-size", "7"), 2, "block_size is 7", "16")
+        self.expect_error(kvern("run", "-m", "x", "x", "--block-size", str(1 << 31)), 2, str(1 << 31), "4096")
+        self.expect_error(kvern("run", "-m", "x", "x", "--window", "63"), 2, "63", "block of 64")
+        self.expect_error(kvern("run", "-m", "x", "x", "--window", "64", "--sinks", "65"), 2, "64", "sinks, 65")
+        self.expect_error(kvern("run", "-m", "x", "x", "--sinks", "4"), 2, "window")
+        self.expect_error(kvern("run", "-m", "x", "x", "--window", "64", "--global", "9-3"), 2, "--global", "9-3")
+        self.expect_error(kvern("run", "x", "--placement", "heap"), 2, "heap", "paged", "ring")
+        self.expect_error(kvern("run", "-m", "x", "x", "--spill-limit", "much"), 2, "--spill-limit", "much")
         self.expect_error(kvern("run", "-m", "x", "x", "--temp", "-1"), 2, "temperature")
         self.expect_error(kvern("run", "-m", "x", "x", "--top-p", "2"), 2, "top_p")
         self.expect_error(kvern("run", "-m", "x", "x", "--stop", ""), 2, "stop")
@@ -165,6 +174,28 @@ class Inspect(CliTest):
         f16 = next(codec for codec in report["kv"] if codec["kv_type"] == "f16")
         self.assertEqual(f16["bytes_per_token"], 30 * 2 * 3 * 64 * 2)
         self.assertEqual(f16["fits"][0]["tokens"], (1 << 30) // (23040 * 64) * 64)
+
+    def test_placements_show_what_they_waste(self):
+        result = kvern("inspect", MODEL, "--placements", "--json")
+        self.expect(result, 0)
+        report = json.loads(result.stdout)
+        self.assertEqual(len(report["lengths"]), 32)
+        rows = {(row["placement"], row["block_size"]): row for row in report["placements"]}
+        used = sum(report["lengths"]) * 23040
+        for row in report["placements"]:
+            if row["unavailable"]:
+                continue
+            self.assertEqual(row["used_bytes"], used)
+            self.assertEqual(row["wasted_bytes"], row["reserved_bytes"] - used)
+        paged = rows["paged", 16]
+        self.assertLessEqual(paged["wasted_bytes"] / paged["reserved_bytes"], 0.04)
+        self.assertGreater(rows["contiguous", 64]["wasted_bytes"] / rows["contiguous", 64]["reserved_bytes"], 0.4)
+        self.assertIn("--window", rows["ring", 64]["unavailable"])
+
+    def test_lengths_of_placements_are_checked(self):
+        self.expect_error(kvern("inspect", MODEL, "--placements", "--lengths", "1;2"), 2, "1;2")
+        self.expect_error(kvern("inspect", MODEL, "--placements", "--lengths", "0,5"), 2, "sequence of 0 tokens")
+        self.expect_error(kvern("inspect", MODEL, "--placements", "--lengths", "900", "-c", 800), 2, "900", "800")
 
 
 @needs_model
@@ -269,6 +300,40 @@ class Run(CliTest):
 
     def test_a_budget_below_one_block_says_what_is_needed(self):
         self.expect_error(kvern("run", "-m", MODEL, "--kv-budget", "1KiB", PROMPT), 1, str(23040 * 64))
+
+    def test_a_budget_is_explained_before_the_run(self):
+        result = kvern("run", "-m", MODEL, "--kv-budget", "8MiB", "-n", 1, PROMPT)
+        self.expect(result, 0)
+        self.assertIn("23,040 bytes per token", result.stderr.decode())
+        self.assertIn("longest context 320 tokens in 7,372,800 bytes", result.stderr.decode())
+
+    def test_what_a_budget_forbids_says_three_things_to_try(self):
+        result = kvern("run", "-m", MODEL, "--kv-budget", "2MiB", "word " * 100)
+        self.expect(result, 1)
+        for part in ("64 tokens", "--kv-budget", "type of keys and values", "--window"):
+            self.assertIn(part, result.stderr.decode())
+
+    def test_placements_give_one_text_and_windows_run_in_any_of_them(self):
+        plain = self.run_json("-n", 12, PROMPT)["ids"]
+        for placement in ("contiguous", "growing"):
+            self.assertEqual(self.run_json("-n", 12, "-c", 64, "--placement", placement, PROMPT)["ids"], plain)
+        window = ["-n", 90, "--ignore-eos", "--window", 32, "--sinks", 4, "--block-size", 16, PROMPT]
+        paged = self.run_json(*window)
+        self.assertEqual(self.run_json("--placement", "ring", "--prefill-chunk", 3, *window)["ids"], paged["ids"])
+        self.assertEqual(paged["stats"]["tokens_computed"], 94)
+        self.assertLessEqual(paged["stats"]["kv_bytes"], 4 * 16 * 23040)
+
+    def test_a_ring_needs_a_window(self):
+        self.expect_error(kvern("run", "-m", MODEL, "--placement", "ring", PROMPT), 1, "--window")
+
+    def test_stats_show_the_cache_by_state(self):
+        result = kvern("run", "-m", MODEL, "-n", 2, "--stats", PROMPT)
+        self.expect(result, 0)
+        for part in ("total", "free", "filling", "full", "used at the peak"):
+            self.assertIn(part, result.stderr.decode())
+
+    def test_an_absent_spill_directory_is_named(self):
+        self.expect_error(kvern("run", "-m", MODEL, "--spill-dir", "/no/such/place", PROMPT), 1, "/no/such/place")
 
     def test_more_threads_than_the_process_may_use_are_refused(self):
         self.expect_error(kvern("run", "-m", MODEL, "--threads", 1000, PROMPT), 1, "1000")

@@ -144,7 +144,8 @@ TEST(TinyPlacementsTest, LogitsAreThoseOfTheMaskedPassForEveryPlacement) {
       {}, {.tokens = 32}, {.tokens = 40, .num_sinks = 4}, {.tokens = 33, .num_sinks = 2, .global_tokens = {{20, 22}}}};
   for (const char* const architecture : {"llama", "gemma3"}) {
     for (const Window& window : windows) {
-      for (const KvType kv_type : {KvType::kF32, KvType::kF16}) {
+      for (const KvType kv_type : {KvType::kF32, KvType::kF16, KvType::kI8, KvType::kI4}) {
+        if (window.num_sinks != 4 && kv_type != KvType::kF32) continue;  // Types where everything moves.
         EngineSetup setup = {
             .spec = {.architecture = architecture, .vocab_size = kFakeVocabSize}, .window = window, .kv_type = kv_type};
         setup.spec.window = 24;  // Of every other layer of gemma3.
