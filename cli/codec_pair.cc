@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "cli/engine_flags.h"
 #include "kvern/model_info.h"
 
 namespace kvern::cli {
@@ -19,9 +20,10 @@ std::optional<CodecPair> K8V4() {
 }  // namespace
 
 std::string NameOf(const CodecPair& pair) {
-  if (pair.k == pair.v) return std::string(KvTypeName(pair.k));
-  if (pair == K8V4()) return std::string(kK8V4);
-  return std::string(KvTypeName(pair.k)) + "/" + std::string(KvTypeName(pair.v));
+  CacheOptions cache;
+  cache.k_type = pair.k;
+  cache.v_type = pair.v;
+  return KvTypesName(cache);
 }
 
 Result<CodecPair> ParseCodecPair(std::string_view name) {

@@ -27,6 +27,12 @@ TEST(CodecPairTest, KeysStandBeforeValues) {
   EXPECT_EQ(NameOf(*pair), "f32/f16");
 }
 
+TEST(CodecPairTest, Int8KeysWithInt4ValuesHaveANameOfTheirOwn) {
+  EXPECT_EQ(NameOf({KvType::kI8, KvType::kI4}), "k8v4");
+  EXPECT_EQ(ParseCodecPair("int8/int4").value(), ParseCodecPair("k8v4").value());
+  EXPECT_THAT(AllCodecPairs(), Contains(CodecPair{KvType::kI8, KvType::kI4}));
+}
+
 TEST(CodecPairTest, UnknownNamesAreSaidWithTheKnownOnes) {
   EXPECT_THAT(ParseCodecPair("f16/f7").status().message(), AllOf(HasSubstr("'f7'"), HasSubstr("f16")));
   EXPECT_THAT(ParseCodecPair("").status().message(), HasSubstr("''"));

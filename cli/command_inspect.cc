@@ -20,8 +20,6 @@ constexpr char kExamples[] =
     "  kvern inspect model.gguf --budget 2GiB --budget 16GiB --json\n"
     "  kvern inspect model.gguf --placements --lengths 200,1000,4000 --window 1024 --sinks 4";
 
-constexpr KvType kKvTypes[] = {KvType::kF32,    KvType::kF16, KvType::kBF16, KvType::kF8E4M3,
-                               KvType::kF8E5M2, KvType::kI8,  KvType::kI4,   KvType::kI4Head};
 constexpr size_t kLongestValue = 100;
 constexpr uint64_t kLongestShown = uint64_t{1} << 32;  // Tokens.
 
@@ -136,7 +134,7 @@ class InspectCommand : public Command {
   std::string CacheText(const ModelInfo& info) const {
     std::vector<std::vector<std::string>> rows = {{"stored as", "bytes/token"}};
     for (const uint64_t budget : budget_bytes_) rows[0].push_back("fits in " + FormatBytes(budget));
-    for (const KvType type : kKvTypes) {
+    for (const KvType type : AllKvTypes()) {
       const uint64_t bytes = info.KvBytesPerToken(type, type);
       if (bytes == 0) continue;  // Not for heads of this size.
       std::vector<std::string> row = {std::string(KvTypeName(type)), FormatCount(bytes)};
@@ -157,7 +155,7 @@ class InspectCommand : public Command {
                          {"is_supported", type.is_supported}});
     }
     nlohmann::ordered_json codecs = nlohmann::ordered_json::array();
-    for (const KvType type : kKvTypes) {
+    for (const KvType type : AllKvTypes()) {
       const uint64_t bytes = info.KvBytesPerToken(type, type);
       if (bytes == 0) continue;
       nlohmann::ordered_json fits = nlohmann::ordered_json::array();

@@ -41,7 +41,8 @@ class Measurer {
 
   Status MeasureSpeed(CompareResult& result) {
     KVERN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine,
-                           Open(result.row, result.context_bytes, /*num_sequences=*/1));
+                           Open(result.row, /*budget_bytes=*/0, /*num_sequences=*/1));
+    result.context_bytes = engine->cache_cost().sequence_bytes;
     KVERN_RETURN_IF_ERROR(RunDepth(*engine, 16, 2).status());  // Warms memory and threads.
     std::vector<DepthResult> depths;
     for (const uint32_t depth : run_.plan.Depths()) {
@@ -92,7 +93,7 @@ class Measurer {
   // Steps in which all sequences decode: from the first token of the last one on.
   Status MeasureBatch(CompareResult& result) {
     const uint32_t count = run_.plan.batch;
-    KVERN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Open(result.row, result.context_bytes, count));
+    KVERN_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Open(result.row, count * result.context_bytes, count));
     std::vector<TokenStream> streams;
     for (uint32_t i = 0; i < count; ++i) {
       // The first ones decode while the prompts of the last are computed.
@@ -117,12 +118,12 @@ class Measurer {
     RequestStats stats;
   };
 
-  Result<std::unique_ptr<Engine>> Open(const CompareCase& row, uint64_t context_bytes, uint32_t num_sequences) {
+  Result<std::unique_ptr<Engine>> Open(const CompareCase& row, uint64_t budget_bytes, uint32_t num_sequences) {
     EngineOptions options = run_.options;
     options.cache = row.cache;
     options.context_tokens = run_.plan.ContextTokens(run_.model);
     options.max_sequences = num_sequences;
-    options.cache.budget_bytes = num_sequences * context_bytes;
+    options.cache.budget_bytes = budget_bytes;  // 0: what one sequence of the context needs.
     return Engine::Open(options, [](uint64_t, uint64_t) { return !WasInterrupted(); });
   }
 
@@ -206,16 +207,25 @@ Status MeasureCases(const std::vector<CompareCase>& cases, CompareRun& run) {
   uint64_t work = has_quality ? Measurer::QualityWork(run.plan.quality_tokens, candidates.size()) : 0;
   for (const CompareCase& row : possible) work += SpeedWork(run.plan, row) + BatchWork(run.plan, row);
   Measurer measurer(run, work);
+  // A row that fails is said and leaves the others.
+  Status first_error;
+  const auto check = [&](const CompareResult& result, const Status& status) {
+    if (status.ok()) return;
+    std::fprintf(stderr, "kvern: %s: %s\n", result.row.name.c_str(), status.message().c_str());
+    if (first_error.ok()) first_error = status;
+  };
   for (CompareResult& result : run.results) {
     if (WasInterrupted()) return Status::Cancelled("interrupted");
-    KVERN_RETURN_IF_ERROR(measurer.MeasureSpeed(result));
+    check(result, measurer.MeasureSpeed(result));
   }
-  if (has_quality) KVERN_RETURN_IF_ERROR(measurer.MeasureQualities(candidates));
+  if (has_quality && !WasInterrupted()) KVERN_RETURN_IF_ERROR(measurer.MeasureQualities(candidates));
   for (CompareResult& result : run.results) {
     if (WasInterrupted()) return Status::Cancelled("interrupted");
-    if (run.plan.batch > 0 && result.row.cache.is_enabled) KVERN_RETURN_IF_ERROR(measurer.MeasureBatch(result));
+    if (run.plan.batch > 0 && result.row.cache.is_enabled && result.context_bytes > 0) {
+      check(result, measurer.MeasureBatch(result));
+    }
   }
-  return Status::Ok();
+  return first_error;
 }
 
 double PercentileOf(std::vector<double> samples, double q) {
@@ -227,17 +237,12 @@ double PercentileOf(std::vector<double> samples, double q) {
 
 Status PlanMemory(const CompareRun& run, CompareResult& result) {
   const uint32_t context = run.plan.ContextTokens(run.model);
-  const auto usage_of = [&](uint32_t num_tokens) -> Result<PlacementUsage> {
-    KVERN_ASSIGN_OR_RETURN(const auto usages,
-                           ComparePlacements(run.options.model_path, {result.row.cache}, {num_tokens}, context));
-    if (!usages[0].unavailable.empty()) return Status::Unsupported(usages[0].unavailable);
-    return usages[0];
-  };
-  KVERN_ASSIGN_OR_RETURN(const PlacementUsage longest, usage_of(context));
-  result.context_bytes = longest.peak_bytes;
-  if (!result.row.cache.is_enabled || run.plan.batch_tokens == 0) return Status::Ok();
-  KVERN_ASSIGN_OR_RETURN(const PlacementUsage usual, usage_of(std::min(run.plan.batch_tokens, context)));
-  result.sequences_per_gib = usual.reserved_bytes == 0 ? 0 : kGib / usual.reserved_bytes;
+  const uint32_t num_tokens = std::clamp(run.plan.batch_tokens, 1u, context);
+  KVERN_ASSIGN_OR_RETURN(const auto usages,
+                         ComparePlacements(run.options.model_path, {result.row.cache}, {num_tokens}, context));
+  const PlacementUsage& usage = usages.front();
+  if (!usage.unavailable.empty()) return Status::Unsupported(usage.unavailable);
+  result.sequences_per_gib = usage.reserved_bytes == 0 ? 0 : kGib / usage.reserved_bytes;
   return Status::Ok();
 }
 

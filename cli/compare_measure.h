@@ -24,7 +24,7 @@ struct CompareResult {
   RequestStats stats;                     // Of the deepest one.
   uint64_t peak_bytes = 0;                // Blocks in use at the worst.
   uint64_t unused_bytes = 0;              // Held at the end of the deepest one without a token that is seen.
-  uint64_t context_bytes = 0;             // That a sequence of the whole context needs at the worst.
+  uint64_t context_bytes = 0;             // That one sequence of the context needs at the worst.
   std::optional<QualityNumbers> quality;  // Against f32; nullopt: not measured.
   uint64_t sequences_per_gib = 0;
   double batch_tokens_per_s = 0;  // All sequences of the batch together; 0: not measured.
@@ -46,8 +46,8 @@ Status MeasureCases(const std::vector<CompareCase>& cases, CompareRun& run);
 
 // The value that a share `q` of `samples` does not exceed (nearest rank); 0 for none.
 double PercentileOf(std::vector<double> samples, double q);
-// What the model's sequences take with the cache of `result`: fills in context_bytes and sequences_per_gib. The Status
-// is not ok where the model cannot be kept so, and says why.
+// Fills in how many sequences a GiB holds with the cache of `result`. The Status is not ok where the model cannot be
+// kept so, and says why.
 Status PlanMemory(const CompareRun& run, CompareResult& result);
 
 }  // namespace kvern::cli

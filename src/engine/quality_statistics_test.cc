@@ -125,7 +125,19 @@ TEST(QualityGateTest, TheGateIsThatOfTheNarrowerType) {
   EXPECT_FALSE(GateFor(KvType::kF32, KvType::kF32));
   EXPECT_EQ(GateFor(KvType::kF16, KvType::kF16)->max_kld_mean, 2e-4);
   EXPECT_EQ(GateFor(KvType::kF32, KvType::kF16)->name, "16-bit");
-  EXPECT_FALSE(NeedsVerdict(KvType::kF16, KvType::kF16));
+  EXPECT_EQ(GateFor(KvType::kF32, KvType::kI8)->name, "8-bit");
+  EXPECT_EQ(GateFor(KvType::kF8E4M3, KvType::kF16)->min_same_top, 0.985);
+  EXPECT_EQ(GateFor(KvType::kI8, KvType::kI4)->name, "K8V4");
+  EXPECT_EQ(GateFor(KvType::kI4, KvType::kF32)->name, "4-bit");
+  EXPECT_EQ(GateFor(KvType::kI4Head, KvType::kI4Head)->max_kld_mean, 1e-2);
+}
+
+TEST(QualityGateTest, CodecsOfEightBitsOrFewerNeedAVerdict) {
+  EXPECT_FALSE(NeedsVerdict(KvType::kF32, KvType::kF32));
+  EXPECT_FALSE(NeedsVerdict(KvType::kF16, KvType::kBF16));
+  EXPECT_TRUE(NeedsVerdict(KvType::kF16, KvType::kI8));
+  EXPECT_TRUE(NeedsVerdict(KvType::kF8E5M2, KvType::kF8E5M2));
+  EXPECT_TRUE(NeedsVerdict(KvType::kI8, KvType::kI4));
 }
 
 TEST(QualityGateTest, BothLimitsMustHold) {
