@@ -156,6 +156,10 @@ struct TileScratch {
   }
 };
 
+inline void FetchGranule(const uint8_t* granule, size_t num_bytes) {
+  for (size_t at = 0; at < num_bytes; at += 64) Prefetch(granule + at);
+}
+
 // Scores, softmax, values and merge of at most kMaxTileRows rows that all see the first n >= 1 slots of a split.
 // `fetch`: the granules of another split to bring into L2 meanwhile, K during the scores, V during the values; or null.
 inline void RunDecodeRows(const AttentionTile& tile, const KeyFunctions& keys, const ValueFunctions& values,
@@ -164,11 +168,16 @@ inline void RunDecodeRows(const AttentionTile& tile, const KeyFunctions& keys, c
   const uint32_t dim = tile.kv->head_dim;
   keys.score(num_rows, scratch.q + static_cast<size_t>(row_begin) * dim, dim, granules.k, granules.k_scales,
              (n + kGranuleSlots - 1) / kGranuleSlots, scratch.scores, fetch != nullptr ? fetch->k : nullptr);
+  // Integer codes are worked through so fast that memory would idle during softmax.
+  const uint32_t num_early = fetch != nullptr && values.decode == nullptr ? kEarlyGranules : 0;
   for (uint32_t r = 0; r < num_rows; ++r) {
+    for (uint32_t g = r * num_early / num_rows; g < (r + 1) * num_early / num_rows; ++g) {
+      FetchGranule(fetch->v[g], KvGranuleBytes(tile.kv->v_type, dim));
+    }
     scratch.maxima[r] = SoftmaxOfSplit(scratch.scores + r * kAttentionScoreStride, n, c, scratch.sums + r * 16);
   }
   values.add(num_rows, scratch.scores, granules.v, granules.v_scales, n, dim, scratch.out,
-             fetch != nullptr ? fetch->v : nullptr);
+             fetch != nullptr ? fetch->v + num_early : nullptr);
   for (uint32_t r = 0; r < num_rows; ++r) {
     MergeRow(tile, scratch.states, split, row_begin + r, scratch.maxima[r], scratch.sums + r * 16,
              scratch.out + r * dim);
