@@ -64,9 +64,10 @@ struct QualityRequest {
 using QualityProgress = std::function<bool(uint64_t tokens_done, uint64_t tokens_total)>;
 
 // One report per candidate. With int8 activations every small change flips roundings of activations, which adds a
-// divergence of its own that no codec can be blamed for; ActivationMode::kF32 shows the codec alone. Loads the model once. kInvalidArgument for a text that is too short or a candidate that the
-// model cannot have; kCorruption where the reference itself is not finite; kCancelled where `progress` ends it before
-// the first token; otherwise as Engine::Open.
+// divergence of its own that no codec can be blamed for; ActivationMode::kF32 shows the codec alone. Loads the model
+// once. kInvalidArgument for a text that is too short or a candidate that the model cannot have; kCorruption where the
+// reference itself is not finite; kCancelled where `progress` ends it before the first token; otherwise as
+// Engine::Open.
 Result<std::vector<QualityReport>> MeasureQuality(const QualityRequest& request, const QualityProgress& progress = {});
 
 // A verdict needs this many scored tokens.

@@ -9,6 +9,9 @@
 inline constexpr int kIntegerRows = kNumRegisters >= 32 ? 6 : kHasVectors ? 3 : 1;
 inline constexpr int kIntegerVectors = kNumRegisters >= 32 ? 2 : 1;
 
+// Of the values that are fetched ahead, the granules that come before the products do: during softmax.
+inline constexpr uint32_t kEarlyGranules = 4;
+
 // Gives out a run of granules line after line, each where the last one ended: the order that memory likes best.
 class LineCursor {
  public:
@@ -32,6 +35,12 @@ class LineCursor {
   const uint8_t* const* end_;
   size_t bytes_, offset_ = 0;
 };
+
+KVERN_INLINE void FetchNext(LineCursor& cursor, size_t num_bytes) {
+  const uint8_t* const lines = cursor.Take(num_bytes);
+  if (lines == nullptr) return;
+  for (size_t at = 0; at < num_bytes; at += 64) Prefetch(lines + at);
+}
 
 // Codes as the products take them: all of int8, the low or the high halves of int4.
 template <int kBits>
@@ -201,11 +210,12 @@ struct IntegerWeights {
 // p: rows of kAttentionScoreStride, weights of num_granules granules.
 template <int kBits, int kRows>
 KVERN_NOINLINE void PrepareWeights(const float* p, const uint8_t* const* scales, uint32_t group, uint32_t num_granules,
-                                   IntegerWeights* weights) {
+                                   IntegerWeights* weights, LineCursor& fetch, size_t bytes_at_a_time) {
   float scaled[kRows][kMaxReadSlots];
   I32x16 largest[kRows], sums[kRows];
   KVERN_UNROLL for (int r = 0; r < kRows; ++r) largest[r] = sums[r] = Set1I32(0);
   for (uint32_t g = 0; g < num_granules; ++g) {
+    FetchNext(fetch, bytes_at_a_time);
     const F32x16 scale = LoadF16(reinterpret_cast<const uint16_t*>(scales[g]) + group * 16);
     KVERN_UNROLL for (int r = 0; r < kRows; ++r) {
       const F32x16 x = ScaledWeights(Load(p + r * kAttentionScoreStride + g * 16), scale);
@@ -222,6 +232,7 @@ KVERN_NOINLINE void PrepareWeights(const float* p, const uint8_t* const* scales,
     weights[r].back = is_finite ? m * (1.0f / 32767.0f) : std::numeric_limits<float>::quiet_NaN();
   }
   for (uint32_t g = 0; g < num_granules; ++g) {
+    FetchNext(fetch, bytes_at_a_time);
     KVERN_UNROLL for (int r = 0; r < kRows; ++r) {
       const F32x16 shifted = Fma(Load(scaled[r] + g * 16), Set1(inverse[r]), Set1(12582912.0f));
       const I32x16 factors = And(BitsOf(shifted), Set1I32(0x7fff));
@@ -247,10 +258,10 @@ KVERN_INLINE void AddIntegerTile(const IntegerWeights* weights, const uint8_t* c
   LineCursor ahead = fetch;
   for (uint32_t g = 0; g < num_granules; ++g) {
     const uint8_t* const codes = v[g] + offset / kUnitDims * 64;
-    const uint8_t* const lines = ahead.Take(4 * kLines * 64);
+    const uint8_t* const lines = ahead.Take(2 * kLines * 64);  // What is left is half as much as is read.
     KVERN_UNROLL for (uint32_t four = 0; four < 4; ++four) {
-      if (lines != nullptr) {
-        KVERN_UNROLL for (uint32_t i = 0; i < kLines; ++i) Prefetch(lines + (four * kLines + i) * 64);
+      if (lines != nullptr && four % 2 == 0) {
+        KVERN_UNROLL for (uint32_t i = 0; i < kLines; ++i) Prefetch(lines + (four / 2 * kLines + i) * 64);
       }
       const uint8_t* const unit = codes + four * (dim / kUnitDims) * 64;
       KvCodes<KvFactor::kWeight, kBits> prepared[kVectors];
@@ -286,8 +297,11 @@ KVERN_NOINLINE void AddIntegerRowsOf(const float* p, const uint8_t* const* v, co
   const uint32_t dim = kDim != 0 ? kDim : runtime_dim;
   const uint32_t group_dims = GroupDimsOf(Codec::kType, dim);
   IntegerWeights weights[kRows];
+  // As many granules as during softmax come while weights are prepared: two loops over granules for each scale group.
+  const size_t early_bytes = kEarlyGranules * KvGranuleBytes(Codec::kType, dim);
+  const size_t bytes_at_a_time = std::max<size_t>(64, early_bytes / (32 * (dim / group_dims)) / 64 * 64);
   for (uint32_t begin = 0; begin < dim; begin += group_dims) {
-    PrepareWeights<kBits, kRows>(p, scales, begin / group_dims, num_granules, weights);
+    PrepareWeights<kBits, kRows>(p, scales, begin / group_dims, num_granules, weights, fetch, bytes_at_a_time);
     uint32_t d = begin;
     const uint32_t end = begin + group_dims;
     if constexpr (kIntegerVectors == 2) {
@@ -312,7 +326,8 @@ void AddIntegers(uint32_t num_rows, float* p, const uint8_t* const* v, const uin
   const uint32_t num_granules = (num_slots + kGranuleSlots - 1) / kGranuleSlots;
   for (uint32_t row = 0, count; row < num_rows; row += count, fetch = nullptr) {
     count = std::min<uint32_t>(num_rows - row, kIntegerRows);
-    const LineCursor ahead(fetch, kAttentionSplitSlots / kGranuleSlots, KvGranuleBytes(Codec::kType, dim));
+    const LineCursor ahead(fetch, kAttentionSplitSlots / kGranuleSlots - kEarlyGranules,
+                           KvGranuleBytes(Codec::kType, dim));
     const float* const from = p + row * kAttentionScoreStride;
     float* const to = out + size_t{row} * dim;
     if constexpr (kIntegerRows > 1) {

@@ -206,6 +206,10 @@ inline void AddValuesWithGaps(const ValueFunctions& values, const TileScratch& s
       .values.add(num_rows, weights, decoded + first, nullptr, num_slots, dim, scratch.out, nullptr);
 }
 
+inline void FetchGranule(const uint8_t* granule, size_t num_bytes) {
+  for (size_t at = 0; at < num_bytes; at += 64) Prefetch(granule + at);
+}
+
 // Scores, softmax, values and merge of at most kMaxTileRows rows that all see the same slots, one at least, of the
 // visited split `index`. `fetch`: the granules of another split to bring into L2 meanwhile, K during the scores, V
 // during the values; or null.
@@ -231,14 +235,19 @@ inline void RunDecodeRows(const AttentionTile& tile, const KeyFunctions& keys, c
   }
   float* const weights = scratch.scores + seen.begin;
   const uint32_t num_slots = seen.end - seen.begin;
+  // Integer codes are worked through so fast that memory would idle during softmax.
+  const uint32_t num_early = fetch != nullptr && values.decode == nullptr ? kEarlyGranules : 0;
   for (uint32_t r = 0; r < num_rows; ++r) {
+    for (uint32_t g = r * num_early / num_rows; g < (r + 1) * num_early / num_rows; ++g) {
+      FetchGranule(fetch->v[g], KvGranuleBytes(tile.kv->v_type, dim));
+    }
     scratch.maxima[r] = SoftmaxOfSplit(weights + r * kAttentionScoreStride, num_slots, c, scratch.sums + r * 16);
   }
   if (seen.has_gaps) {
     AddValuesWithGaps(values, scratch, granules, seen, num_rows, dim, weights);
   } else {
     values.add(num_rows, weights, granules.v + first, granules.v_scales + first, num_slots, dim, scratch.out,
-               fetch != nullptr ? fetch->v : nullptr);
+               fetch != nullptr ? fetch->v + num_early : nullptr);
   }
   for (uint32_t r = 0; r < num_rows; ++r) {
     MergeRow(tile, scratch.states, index, row_begin + r, scratch.maxima[r], scratch.sums + r * 16,
