@@ -40,7 +40,10 @@ Status ComparePlan::Validate(const ModelInfo& model) const {
 
 std::vector<CompareCase> AllCases(const ComparePlan& plan, const CacheOptions& base) {
   std::vector<CompareCase> cases;
-  const auto add = [&](std::string name, auto change) { change(cases.emplace_back(std::move(name), base).cache); };
+  const auto add = [&](std::string name, auto change) {
+    cases.push_back({std::move(name), base});
+    change(cases.back().cache);
+  };
   add("no cache", [](CacheOptions& cache) { cache.is_enabled = false; });
   add("contiguous f32", [](CacheOptions& cache) {
     cache.placement = "contiguous";
