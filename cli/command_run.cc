@@ -124,7 +124,7 @@ class RunCommand : public Command {
     }
     FlushOut();
     if (has_stats_) std::fprintf(stderr, "%s", CacheStatsText(engine.Stats()).c_str());
-    std::fprintf(stderr, "%s\n", Summary(made->stats).c_str());
+    std::fprintf(stderr, "%s%s\n", LostValuesWarning(engine).c_str(), Summary(made->stats).c_str());
     return WasInterrupted() ? kExitInterrupted : kExitDone;
   }
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/engine_flags.h"
 #include "cli/format.h"
 #include "cli/interrupt.h"
 
@@ -38,6 +39,15 @@ double PrefillRate(const RequestStats& stats) { return Rate(stats.prompt_tokens,
 
 double DecodeRate(const RequestStats& stats) {
   return stats.generated_tokens < 2 ? 0.0 : Rate(stats.generated_tokens - 1, stats.decode_us);
+}
+
+std::string LostValuesWarning(const Engine& engine) {
+  const uint64_t num_lost = engine.Stats().kv_values_lost;
+  if (num_lost == 0) return "";
+  return "kvern: warning: " + FormatCount(num_lost) + " values of K or V did not fit " +
+         KvTypesName(engine.options().cache) +
+         " and were cut to its range, or were not finite: the text may be wrong. `kvern diagnose` names them; "
+         "--kv-type bf16 or f32 holds any finite value.\n";
 }
 
 std::string Summary(const RequestStats& stats) {

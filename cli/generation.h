@@ -25,6 +25,9 @@ Result<Generation> Generate(Engine& engine, Request request,
 double PrefillRate(const RequestStats& stats);
 double DecodeRate(const RequestStats& stats);
 
+// A warning with advice where keys or values did not fit their codec, else "".
+std::string LostValuesWarning(const Engine& engine);
+
 // "5 tokens in, 32 out; prefill 1234 tok/s, decode 210 tok/s; KV 1.4 MiB; 36 tokens computed, 155 reused"
 std::string Summary(const RequestStats& stats);
 nlohmann::ordered_json ToJson(const RequestStats& stats);

@@ -70,8 +70,7 @@ Result<std::vector<uint32_t>> PlacementTable::Lengths() const {
 std::vector<CacheOptions> PlacementTable::Candidates(uint32_t block_size) const {
   std::vector<uint32_t> sizes = {16, block_size, 256};
   std::ranges::sort(sizes);
-  const auto [first, last] = std::ranges::unique(sizes);
-  sizes.erase(first, last);
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   std::vector<CacheOptions> candidates;
   const auto add = [&](const std::string& placement, uint32_t size) {
     if (window_tokens_ > 0 && window_tokens_ < size) return;

@@ -48,6 +48,7 @@ struct EngineStats {
   uint64_t tokens_computed = 0;
   uint64_t tokens_reused = 0;
   uint64_t query_key_products = 0;
+  uint64_t kv_values_lost = 0;  // Values of K and V that their codec could not hold: not finite, or beyond its range.
   uint64_t tokens_recomputed = 0;  // As in RequestStats.
   uint64_t num_preemptions = 0;
   uint64_t spilled_bytes = 0;   // Moved out to the second memory so far,

@@ -293,6 +293,7 @@ void EngineImpl::PublishStats(uint64_t num_closed) {
   stats_.tokens_computed = steps_.tokens_computed();
   stats_.tokens_reused = steps_.tokens_reused();
   stats_.query_key_products = steps_.query_key_products();
+  stats_.kv_values_lost = steps_.kv_values_lost();
   stats_.tokens_recomputed = steps_.tokens_recomputed();
   stats_.num_preemptions = scheduler_.num_preemptions();
   stats_.spilled_bytes = parts_.cache->spilled_bytes();

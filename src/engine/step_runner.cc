@@ -112,6 +112,7 @@ Result<ForwardStats> StepRunner::Forward() {
   KVERN_DCHECK(stats->rows_computed == batch_.num_rows());
   ++num_steps_;
   query_key_products_ += stats->query_key_products;
+  kv_values_lost_ += stats->kv_values_lost;
   tokens_computed_ += stats->rows_computed;
   return stats;
 }

@@ -31,6 +31,7 @@ class StepRunner {
   // Of all steps so far.
   uint64_t num_steps() const { return num_steps_; }
   uint64_t query_key_products() const { return query_key_products_; }
+  uint64_t kv_values_lost() const { return kv_values_lost_; }
   uint64_t tokens_computed() const { return tokens_computed_; }
   uint64_t tokens_reused() const { return tokens_reused_; }
   uint64_t tokens_recomputed() const { return tokens_recomputed_; }  // Not among those computed.
@@ -61,6 +62,7 @@ class StepRunner {
   std::vector<Draw> draws_;
   uint64_t num_steps_ = 0;
   uint64_t query_key_products_ = 0;
+  uint64_t kv_values_lost_ = 0;
   uint64_t tokens_computed_ = 0;
   uint64_t tokens_reused_ = 0;
   uint64_t tokens_recomputed_ = 0;

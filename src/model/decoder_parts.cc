@@ -66,6 +66,7 @@ Result<ForwardStats> DecoderParts::Run(const ForwardBatch& batch, FunctionRef<vo
   ForwardStats stats;
   stats.rows_computed = batch.tokens.size();
   for (uint64_t products : products_) stats.query_key_products += products;
+  for (uint64_t lost : lost_) stats.kv_values_lost += lost;
   return stats;
 }
 
@@ -90,6 +91,7 @@ Status DecoderParts::Reserve(const ForwardBatch& batch) {
     KVERN_ASSIGN_OR_RETURN(scratch_, allocator_.Allocate(num_workers * scratch_stride_));
   }
   products_.assign(num_workers, 0);
+  lost_.assign(num_workers, 0);
   for (uint32_t i = 0; i < groups_.size(); ++i) {
     Group& group = groups_[i];
     KVERN_RETURN_IF_ERROR(group.cos.Reserve(num_rows_, allocator_));
@@ -228,8 +230,9 @@ void DecoderParts::StoreKv(const ForwardBatch& batch, uint32_t layer, Worker& wo
     }
     kernels_.rope_pairs(q_.row(row), config_.num_heads, config_.head_dim, rope_dim, cos, sin);
     kernels_.rope_pairs(k_.row(row), config_.num_kv_heads, config_.head_dim, rope_dim, cos, sin);
-    kernels_.store_kv(kv, place.index, sequence.block_tables[place.group][position / kv.block_size],
-                      position % kv.block_size, k_.row(row), v_.row(row));
+    lost_[worker.index()] +=
+        kernels_.store_kv(kv, place.index, sequence.block_tables[place.group][position / kv.block_size],
+                          position % kv.block_size, k_.row(row), v_.row(row));
   });
 }
 

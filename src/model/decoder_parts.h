@@ -137,6 +137,7 @@ class DecoderParts {
   AlignedBuffer scratch_;  // [workers][matmul scratch]
   size_t scratch_stride_ = 0;
   std::vector<uint64_t> products_;  // [workers] query-key products of this step
+  std::vector<uint64_t> lost_;      // [workers] values of K and V that their codecs could not hold
 };
 
 }  // namespace kvern

@@ -55,6 +55,7 @@ struct ForwardBatch {
 struct ForwardStats {
   uint64_t rows_computed = 0;       // Tokens whose K and V were computed, each over all layers.
   uint64_t query_key_products = 0;  // Needed ones, over all layers and heads.
+  uint64_t kv_values_lost = 0;      // Of K and V, that the codecs could not hold (KernelTable::store_kv).
 };
 
 struct ModelOptions {
