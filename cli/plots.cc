@@ -133,14 +133,25 @@ std::string Dot(double x, double y, const char* colour) {
 
 bool IsFinite(const PlotPoint& point) { return std::isfinite(point.x) && std::isfinite(point.y); }
 
-// Moves labels that would overlap apart: none closer than a line above the next.
-void Spread(std::vector<double>& heights) {
-  constexpr double kLineHeight = 13;
-  std::vector<size_t> order(heights.size());
+// Where labels begin; moves those that would overlap apart: from the bottom of the frame up, each as little as it must.
+struct Label {
+  double x, y;
+};
+void Spread(std::vector<Label>& labels) {
+  constexpr double kLineHeight = 13, kLabelWidth = 120;
+  std::vector<size_t> order(labels.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::sort(order, [&](size_t a, size_t b) { return heights[a] < heights[b]; });
-  for (size_t i = 1; i < order.size(); ++i) {
-    heights[order[i]] = std::max(heights[order[i]], heights[order[i - 1]] + kLineHeight);
+  std::ranges::sort(order, [&](size_t a, size_t b) { return labels[a].y > labels[b].y; });
+  for (size_t i = 0; i < order.size(); ++i) {
+    Label& label = labels[order[i]];
+    label.y = std::min(label.y, kHeight - kBottom - kLineHeight / 2);
+    for (size_t j = 0; j < i; ++j) {  // Those below, the lowest first.
+      const Label& other = labels[order[j]];
+      if (std::abs(other.x - label.x) < kLabelWidth && label.y > other.y - kLineHeight &&
+          label.y < other.y + kLineHeight) {
+        label.y = other.y - kLineHeight;
+      }
+    }
   }
 }
 
@@ -150,7 +161,7 @@ std::string LinePlotSvg(const PlotAxes& axes, const std::vector<PlotSeries>& ser
   std::vector<const std::vector<PlotPoint>*> all;
   for (const PlotSeries& one : series) all.push_back(&one.points);
   Frame frame = DrawFrame(axes, all);
-  std::vector<double> ends;
+  std::vector<Label> labels;
   for (size_t i = 0; i < series.size(); ++i) {
     const char* const colour = kColours[i % std::size(kColours)];
     std::string path;
@@ -162,26 +173,28 @@ std::string LinePlotSvg(const PlotAxes& axes, const std::vector<PlotSeries>& ser
       frame.svg += Dot(frame.x.At(point.x), end, colour);
     }
     frame.svg += "<polyline points=\"" + path + "\" fill=\"none\" stroke-width=\"2\" stroke=\"" + colour + "\"/>\n";
-    ends.push_back(end);
+    labels.push_back({kWidth - kRight + 8, end});
   }
-  Spread(ends);
+  Spread(labels);
   for (size_t i = 0; i < series.size(); ++i) {
     const std::string style = std::string("style=\"fill:") + kColours[i % std::size(kColours)] + "\"";
-    frame.svg += Text(kWidth - kRight + 8, ends[i] + 4, series[i].name, style.c_str());
+    frame.svg += Text(labels[i].x, labels[i].y + 4, series[i].name, style.c_str());
   }
   return frame.svg + "</svg>\n";
 }
 
 std::string ScatterPlotSvg(const PlotAxes& axes, const std::vector<PlotPoint>& points) {
   Frame frame = DrawFrame(axes, {&points});
-  std::vector<double> heights;
-  for (const PlotPoint& point : points) heights.push_back(IsFinite(point) ? frame.y.At(point.y) : 0);
-  Spread(heights);
+  std::vector<Label> labels;
+  for (const PlotPoint& point : points) {
+    labels.push_back(IsFinite(point) ? Label{frame.x.At(point.x) + 8, frame.y.At(point.y)} : Label{});
+  }
+  Spread(labels);
   for (size_t i = 0; i < points.size(); ++i) {
     if (!IsFinite(points[i])) continue;
     const double x = frame.x.At(points[i].x);
     frame.svg += Dot(x, frame.y.At(points[i].y), kColours[i % std::size(kColours)]);
-    frame.svg += Text(x + 8, heights[i] + 4, points[i].label);
+    frame.svg += Text(labels[i].x, labels[i].y + 4, points[i].label);
   }
   return frame.svg + "</svg>\n";
 }

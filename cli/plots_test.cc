@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 namespace kvern::cli {
@@ -51,6 +52,24 @@ TEST(PlotsTest, LinePlotsAreWellFormedAndNameTheirSeries) {
   EXPECT_THAT(svg, HasSubstr("no &lt;cache&gt;"));
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
   EXPECT_THAT(svg, Not(HasSubstr("inf")));
+}
+
+// The height of the text `label`.
+double HeightOf(const std::string& svg, const std::string& label) {
+  const size_t end = svg.find(">" + label + "</text>");
+  const size_t at = svg.rfind(" y=\"", end);
+  return std::stod(svg.substr(at + 4));
+}
+
+TEST(PlotsTest, LabelsThatWouldOverlapStandALineApartInsideTheFrame) {
+  const std::string svg = ScatterPlotSvg({.title = "t", .x_label = "x", .y_label = "y"},
+                                         {{1, 0, "one"}, {1, 0, "two"}, {1.01, 0.001, "three"}, {9, 5, "far"}});
+
+  std::vector<double> heights = {HeightOf(svg, "one"), HeightOf(svg, "two"), HeightOf(svg, "three")};
+  std::sort(heights.begin(), heights.end());
+  EXPECT_GE(heights[1] - heights[0], 12.9);
+  EXPECT_GE(heights[2] - heights[1], 12.9);
+  EXPECT_LE(heights[2], 368);  // Where the axis is.
 }
 
 TEST(PlotsTest, ScatterPlotsAreWellFormedAndLabelTheirPoints) {

@@ -182,6 +182,15 @@ TEST(EngineTest, UncachedCountersAreThoseOfTheory) {
   }
 }
 
+TEST(EngineTest, ValuesThatTheCodecsCouldNotHoldAreCounted) {
+  const FakeEngine fake = MakeFakeEngine(FakeEngineOptions(), [](FakeModel& model) { model.kv_values_lost = 3; });
+  EXPECT_EQ(fake.engine->Stats().kv_values_lost, 0u);
+
+  const RequestStats stats = Ask(*fake.engine, {.prompt = Prompt(20), .max_tokens = 5}).stats;
+
+  EXPECT_EQ(fake.engine->Stats().kv_values_lost, 3 * stats.steps);
+}
+
 TEST(EngineTest, ChunksOfAPromptReuseTheOnesBefore) {
   EngineOptions options = FakeEngineOptions();
   options.prefill_chunk = 8;

@@ -105,6 +105,7 @@ class FakeModel : public Model {
 
   // Runs at the start of each pass on the engine thread; a status that is not ok fails the pass.
   std::function<Status(const ForwardBatch& batch)> on_forward;
+  uint64_t kv_values_lost = 0;  // In each pass.
   // Changes the logits after `tokens`.
   std::function<void(std::span<const TokenId> tokens, std::span<float> logits)> on_logits;
 
@@ -114,6 +115,7 @@ class FakeModel : public Model {
   Result<ForwardStats> Forward(const ForwardBatch& batch, std::span<float> logits) override {
     if (on_forward) KVERN_RETURN_IF_ERROR(on_forward(batch));
     ForwardStats stats;
+    stats.kv_values_lost = kv_values_lost;
     size_t next_logits = 0;
     for (const SequenceRows& rows : batch.sequences) {
       for (uint32_t i = 0; i < rows.num_rows; ++i) Store(batch, rows, i);
