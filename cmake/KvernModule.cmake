@@ -7,6 +7,8 @@ if(KVERN_WERROR)
   target_compile_options(kvern_flags INTERFACE -Werror)
 endif()
 if(KVERN_SANITIZE)
+  # Attention for any head size only: copies for certain sizes differ in a constant and take minutes to instrument.
+  target_compile_definitions(kvern_flags INTERFACE KVERN_ANY_HEAD_DIM_ONLY)
   target_compile_options(kvern_flags INTERFACE -fsanitize=${KVERN_SANITIZE} -fno-omit-frame-pointer -g1
     $<$<CXX_COMPILER_ID:GNU>:-fno-var-tracking>)  # Tracking variables through the kernels takes g++ minutes.
   target_link_options(kvern_flags INTERFACE -fsanitize=${KVERN_SANITIZE})

@@ -4,6 +4,13 @@
 
 #include "kernels/inl/attention_paths.inl.h"
 
+// Whether there is code for certain head sizes besides that for any.
+#ifdef KVERN_ANY_HEAD_DIM_ONLY
+inline constexpr bool kKnowsHeadDims = false;
+#else
+inline constexpr bool kKnowsHeadDims = kHasVectors;
+#endif
+
 template <int kDim>
 void RunTileOfDim(const AttentionTile& tile) {
   const float c = tile.scale * kLog2E;
@@ -18,10 +25,10 @@ void RunTileOfDim(const AttentionTile& tile) {
 
 uint64_t RunAttentionTile(const AttentionTile& tile) {
   const uint32_t dim = tile.kv->head_dim;
-  if (kHasVectors && dim == 64) {
-    RunTileOfDim<kHasVectors ? 64 : 0>(tile);
-  } else if (kHasVectors && dim == 128) {
-    RunTileOfDim<kHasVectors ? 128 : 0>(tile);
+  if (kKnowsHeadDims && dim == 64) {
+    RunTileOfDim<kKnowsHeadDims ? 64 : 0>(tile);
+  } else if (kKnowsHeadDims && dim == 128) {
+    RunTileOfDim<kKnowsHeadDims ? 128 : 0>(tile);
   } else {
     RunTileOfDim<0>(tile);
   }
