@@ -124,16 +124,22 @@ TEST(EnginePreemptTest, WhatAFailedReadLosesIsComputedAgain) {
 
 TEST(EnginePreemptTest, MoreRunAtOnceThanTheirLongestCoursesAllow) {
   size_t most_at_once = 0;
+  Gate gate;  // The first pass waits until all have come.
   EngineOptions options = TightOptions();
   options.prefill_chunk = 100;
   const FakeEngine fake = EngineWithStore(options, {}, [&](FakeModel& model) {
     model.on_forward = [&](const ForwardBatch& batch) {
       most_at_once = std::max(most_at_once, batch.sequences.size());
-      return Status::Ok();
+      return gate.Pass();
     };
   });
+  std::vector<TokenStream> streams;
+  for (uint32_t i = 0; i < 4; ++i) {
+    streams.push_back(fake.engine->Submit({.prompt = Prompt(20, i), .max_tokens = 100}).value());
+  }
+  gate.Open();
 
-  AskFour(*fake.engine);
+  for (uint32_t i = 0; i < 4; ++i) EXPECT_EQ(Drain(streams[i]).tokens, FakeGreedyAnswer(Prompt(20, i), 100));
 
   EXPECT_EQ(most_at_once, 4u);  // 2 prompt blocks and 1 to grow each.
 }

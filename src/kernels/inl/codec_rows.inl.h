@@ -15,6 +15,7 @@
 inline constexpr int32_t kInfinityBits = 0x7f800000;
 inline constexpr int32_t kMagnitudeBits = 0x7fffffff;
 inline constexpr uint32_t kMaxRowDims = 1u << 14;
+inline constexpr uint32_t kMaxRowScales = 32;  // Codecs with a scale per 32 values stop at 1024 (codec_registry.cc).
 inline constexpr uint16_t kNanScale = 0x7e00;
 inline constexpr uint16_t kLargestScale = 0x7bff;
 // Rows that are smaller are zeros, as activations are (docs/numerics.md).
@@ -110,7 +111,7 @@ void TakeValueCodes(const uint8_t* granule, uint32_t lane, uint32_t n, Code* cod
 template <class Codec, bool kIsKey>
 uint32_t StoreRow(const float* x, uint32_t dim, uint8_t* granule, uint8_t* scales, uint32_t lane) {
   typename Codec::Code codes[kMaxRowDims];
-  uint16_t row_scales[kMaxRowDims / 32];
+  uint16_t row_scales[kMaxRowScales] = {};
   codes[0] = {};  // g++ does not see that Encode fills all that is read.
   const uint32_t num_lost = Codec::template Encode<kIsKey>(x, dim, codes, row_scales);
   if constexpr (kIsKey) {
@@ -127,7 +128,7 @@ uint32_t StoreRow(const float* x, uint32_t dim, uint8_t* granule, uint8_t* scale
 template <class Codec, bool kIsKey>
 void LoadRow(const uint8_t* granule, const uint8_t* scales, uint32_t lane, uint32_t dim, float* x) {
   typename Codec::Code codes[kMaxRowDims];
-  float row_scales[kMaxRowDims / 32];
+  float row_scales[kMaxRowScales] = {};
   if constexpr (kIsKey) {
     TakeKeyCodes<typename Codec::Code, Codec::kCodesPerLane>(granule, lane, Codec::NumCodes(dim), codes);
   } else {
