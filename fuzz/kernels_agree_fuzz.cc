@@ -12,33 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "fuzz/source.h"
 #include "kernels/dispatch.h"
 #include "kernels/testing/random_weights.h"
 #include "kernels/testing/run_product.h"
 
 namespace kvern {
 namespace {
-
-// Bytes of the input, one after the other and from the start again.
-class Source {
- public:
-  explicit Source(std::span<const uint8_t> bytes) : bytes_(bytes) {}
-  // Later rounds differ from the first, so that rows do not all look alike.
-  uint8_t Byte() {
-    if (bytes_.empty()) return 0;
-    const size_t round = at_ / bytes_.size();
-    return static_cast<uint8_t>(bytes_[at_++ % bytes_.size()] + round * 37);
-  }
-  uint32_t Word() {
-    uint32_t word = 0;
-    for (int i = 0; i < 4; ++i) word = word << 8 | Byte();
-    return word;
-  }
-
- private:
-  std::span<const uint8_t> bytes_;
-  size_t at_ = 0;
-};
 
 // Half of the values are of a common size; the others are any bits, infinities and NaN among them.
 float Activation(Source& source) {

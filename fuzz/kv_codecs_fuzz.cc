@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "fuzz/source.h"
 #include "kernels/attention.h"
 #include "kernels/dispatch.h"
 #include "kvcache/block_layout.h"
@@ -19,25 +20,10 @@
 namespace kvern {
 namespace {
 
-// Bytes of the input, one after the other and from the start again; later rounds differ from the first.
-class Source {
- public:
-  explicit Source(std::span<const uint8_t> bytes) : bytes_(bytes) {}
-  uint8_t Byte() {
-    if (bytes_.empty()) return 0;
-    const size_t round = at_ / bytes_.size();
-    return static_cast<uint8_t>(bytes_[at_++ % bytes_.size()] + round * 37);
-  }
-  float Float() {
-    uint32_t word = 0;
-    for (int i = 0; i < 4; ++i) word = word << 8 | Byte();
-    return word % 8 == 0 ? std::bit_cast<float>(word) : static_cast<float>(static_cast<int32_t>(word)) * 0x1p-30f;
-  }
-
- private:
-  std::span<const uint8_t> bytes_;
-  size_t at_ = 0;
-};
+float Float(Source& source) {
+  const uint32_t word = source.Word();
+  return word % 8 == 0 ? std::bit_cast<float>(word) : static_cast<float>(static_cast<int32_t>(word)) * 0x1p-30f;
+}
 
 struct Input {
   KvView view;
@@ -105,7 +91,7 @@ void Check(Source& source) {
   for (uint32_t block = num_blocks; block > 0; --block) input.table.push_back(block - 1);
   std::vector<uint8_t> memory(num_blocks * layout->block_bytes());
   input.q.resize(size_t{input.num_rows} * input.group_size * head_dim);
-  for (float& x : input.q) x = source.Float();
+  for (float& x : input.q) x = Float(source);
   for (uint8_t& byte : memory) byte = source.Byte();
   input.view = layout->View(memory.data());
 

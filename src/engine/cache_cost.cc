@@ -13,16 +13,6 @@
 namespace kvern {
 namespace {
 
-// Tokens of a sequence of `num_tokens` that a later row sees.
-uint64_t NumSeen(const SequenceCourse& course, uint64_t num_tokens) {
-  const uint64_t begin = std::min(course.WindowBegin(num_tokens), num_tokens);
-  uint64_t seen = num_tokens - begin;
-  for (const PositionRange& range : course.span.pinned) {
-    seen += std::min<uint64_t>(range.end, begin) - std::min<uint64_t>(range.begin, begin);
-  }
-  return seen;
-}
-
 PlacementUsage UsageOf(const KvCacheSpec& spec, const std::vector<uint32_t>& lengths, uint32_t max_tokens) {
   PlacementUsage usage;
   for (size_t g = 0; g < spec.groups.size(); ++g) {
@@ -34,7 +24,8 @@ PlacementUsage UsageOf(const KvCacheSpec& spec, const std::vector<uint32_t>& len
       const uint64_t held = spec.placement->HeldBlocks(layout, course, length);
       usage.reserved_bytes += held * layout.block_bytes();
       usage.peak_bytes += std::max(held, spec.placement->MostBlocks(layout, so_far)) * layout.block_bytes();
-      usage.used_bytes += NumSeen(course, length) * layout.block_bytes() / layout.block_size();
+      // The tokens that a later row sees.
+      usage.used_bytes += course.span.SlotsSeen(length, 0, length) * layout.block_bytes() / layout.block_size();
     }
   }
   return usage;

@@ -198,14 +198,14 @@ void KvStatistics::Describe(const AttentionRows& rows) {
 // Queries of the second three quarters of the text, evenly spread, so that sinks and the last 64 are apart.
 void KvStatistics::DescribeAttention(const AttentionRows& rows, uint32_t kv_head, HeadDiagnosis& head) const {
   const HeadRows keys = KvHead(rows.k, rows.kv_stride, kv_head);
-  const uint32_t window = config_.layer_groups[config_.layer_places[rows.layer].group].window;
+  const AttentionSpan span = {.window = config_.layer_groups[config_.layer_places[rows.layer].group].window};
   const uint32_t group = config_.num_heads / config_.num_kv_heads;
   const uint32_t first = num_rows_ / 4;
   const uint32_t count = std::min(kSampledQueries, num_rows_ - first);
   double query_norms = 0;
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t position = num_rows_ - 1 - static_cast<uint32_t>(uint64_t{i} * (num_rows_ - first) / count);
-    const uint32_t first_visible = window != 0 && position >= window ? position - window + 1 : 0;
+    const uint32_t first_visible = span.WindowBegin(position);
     for (uint32_t g = 0; g < group; ++g) {
       const size_t query_head = size_t{kv_head} * group + g;
       const std::span<const float> query(rows.q + position * rows.q_stride + query_head * config_.head_dim,

@@ -12,34 +12,13 @@
 #include "kvcache/placement/placement_registry.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/forward_harness.h"
+#include "tests/support/recording_model.h"
 #include "tests/support/tiny_model.h"
 
 namespace kvern {
 namespace {
 
 using Row = std::vector<float>;
-
-// A model that keeps the logits that it gives, in order.
-class RecordingModel : public Model {
- public:
-  RecordingModel(std::unique_ptr<Model> model, std::vector<Row>& rows) : model_(std::move(model)), rows_(rows) {}
-
-  const ModelConfig& config() const override { return model_->config(); }
-  uint64_t weight_bytes() const override { return model_->weight_bytes(); }
-  Result<ForwardStats> Forward(const ForwardBatch& batch, std::span<float> logits) override {
-    Result<ForwardStats> stats = model_->Forward(batch, logits);
-    const size_t vocab_size = config().vocab_size;
-    for (size_t i = 0; i < batch.logit_rows.size(); ++i) {
-      const std::span<float> row = logits.subspan(i * vocab_size, vocab_size);
-      rows_.emplace_back(row.begin(), row.end());
-    }
-    return stats;
-  }
-
- private:
-  std::unique_ptr<Model> model_;
-  std::vector<Row>& rows_;
-};
 
 struct Window {
   uint32_t tokens = 0, num_sinks = 0;
@@ -70,7 +49,8 @@ std::unique_ptr<Engine> MakeTinyEngine(const EngineSetup& setup, const KernelTab
   parts.kernels = &target;
   parts.workers = std::move(tiny.pool);
   parts.tokenizer = std::make_unique<FakeTokenizer>();
-  parts.model = std::make_unique<RecordingModel>(std::move(tiny.model), rows);
+  parts.model = std::make_unique<RecordingModel>(std::move(tiny.model),
+                                                 [&rows](std::vector<float> row) { rows.push_back(std::move(row)); });
   parts.cache = KvCache::Create(std::move(plan.spec), HeapAllocator()).value();
   return MakeEngine(std::move(parts)).value();
 }
