@@ -19,8 +19,8 @@ PlacementUsage UsageOf(const KvCacheSpec& spec, const std::vector<uint32_t>& len
     const BlockLayout& layout = spec.groups[g].layout;
     const SequenceCourse course = spec.Course(g, max_tokens);
     for (const uint32_t length : lengths) {
-      SequenceCourse so_far = course;  // The worst until now, of what it may become.
-      if (spec.placement->Name() != "contiguous") so_far.max_tokens = length;
+      // The worst until now is that of a course that ends here, or what is held for the rest of it.
+      const SequenceCourse so_far = spec.Course(g, length);
       const uint64_t held = spec.placement->HeldBlocks(layout, course, length);
       usage.reserved_bytes += held * layout.block_bytes();
       usage.peak_bytes += std::max(held, spec.placement->MostBlocks(layout, so_far)) * layout.block_bytes();
