@@ -156,6 +156,19 @@ BlockLease BlockPool::Share(std::span<const BlockIndex> blocks) {
   return lease;
 }
 
+KvView BlockPool::view() {
+  KvView view = layout_.View(memory_.data());
+  if (!key_centres_.empty()) view.key_centres = key_centres_.data();
+  return view;
+}
+
+void BlockPool::SetKeyCentres(std::vector<float> centres) {
+  const KvShape& shape = layout_.shape();
+  KVERN_CHECK(centres.size() == size_t{shape.num_layers} * shape.num_kv_heads * shape.head_dim);
+  KVERN_CHECK(free_blocks() == total_blocks());
+  key_centres_ = std::move(centres);
+}
+
 uint8_t* BlockPool::BlockBytes(BlockIndex block) {
   KVERN_CHECK(block < states_.size());
   return memory_.data() + block * layout_.block_bytes();

@@ -101,7 +101,9 @@ class BlockPool {
   uint64_t free_blocks() const { return free_.num_free(); }
   uint8_t* BlockBytes(BlockIndex block);  // layout().block_bytes() of them.
   const BlockLayout& layout() const { return layout_; }
-  KvView view() { return layout_.View(memory_.data()); }
+  KvView view();
+  // KvView::key_centres of this pool; before any block is written.
+  void SetKeyCentres(std::vector<float> centres);
 
  private:
   friend class BlockLease;
@@ -123,7 +125,8 @@ class BlockPool {
   std::vector<BlockState> states_;    // One per block.
   std::vector<uint32_t> num_leases_;  // One per block: 0 where free, 1 where filling, 1 or more where full.
   FreeRuns free_;
-  CacheMeter own_meter_;  // Where none is given.
+  std::vector<float> key_centres_;  // May be empty.
+  CacheMeter own_meter_;            // Where none is given.
   CacheMeter* meter_;
   uint64_t num_filling_ = 0;
   uint64_t num_full_ = 0;
