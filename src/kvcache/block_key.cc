@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "base/check.h"
-#include "kernels/numerics_version.h"
 
 namespace kvern {
 namespace {
@@ -106,7 +105,7 @@ BlockKey RootKey(const KeyFields& fields, uint32_t group, std::string_view salt)
   FieldWriter out;
   out.Text(Tag::kFormat, "kvern block key 1");
   out.Text(Tag::kModelDigest, fields.model_digest);
-  out.Field(Tag::kNumericsVersion, kNumericsVersion);
+  out.Field(Tag::kNumericsVersion, fields.numerics_version);
   out.Text(Tag::kActivations, fields.activations == ActivationMode::kInt8 ? "int8" : "f32");
   out.Text(Tag::kKCodec, KvTypeName(fields.k_type));
   out.Text(Tag::kVCodec, KvTypeName(fields.v_type));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/kv_view.h"
+#include "kernels/numerics_version.h"
 #include "kvern/options.h"
 #include "kvern/tokenizer.h"
 
@@ -38,14 +39,14 @@ struct RopeKeyFields {
   uint32_t dim = 0;
   double base = 0;
   double linear_factor = 1;
-  std::vector<float> factors;
+  std::vector<float> factors = {};
 };
 
 struct GroupKeyFields {
   uint32_t num_layers = 0;
   uint32_t num_kv_heads = 0;
   uint32_t head_dim = 0;
-  RopeKeyFields rope;
+  RopeKeyFields rope = {};
   uint32_t window = 0;       // As AttentionSpan::window.
   bool sees_pinned = false;  // As KvGroup::sees_pinned.
 };
@@ -54,13 +55,14 @@ struct GroupKeyFields {
 // every group, so each block depends on what all of them see. Placement, threads, chunks and target change no bit and
 // are left out.
 struct KeyFields {
-  std::string model_digest;  // As ModelDigest: weights, tokenizer, shapes.
+  std::string model_digest = {};  // As ModelDigest: weights, tokenizer, shapes.
+  uint32_t numerics_version = kNumericsVersion;
   ActivationMode activations = ActivationMode::kInt8;
   KvType k_type = KvType::kF16;
   KvType v_type = KvType::kF16;
   uint32_t block_size = 0;
-  std::vector<GroupKeyFields> groups;
-  std::vector<PositionRange> pinned;  // As KvCacheSpec::pinned.
+  std::vector<GroupKeyFields> groups = {};
+  std::vector<PositionRange> pinned = {};  // As KvCacheSpec::pinned.
 };
 
 // The parent of the first block of every sequence. `salt` separates tenants: no key of one is a key of another.

@@ -111,7 +111,8 @@ class PrefixCache {
   uint64_t Clear(std::optional<std::string_view> salt);
   std::vector<TenantHolding> Holdings() const;
   PrefixCounters Counters() const;
-  KvCache& cache() { return cache_; }
+  // What is cached of one layer group, for looking only.
+  const GroupCache& group(size_t group) const { return *groups_[group]; }
 
  private:
   PrefixCache(KvCache& cache, KeyFields fields, const Placement& placement)

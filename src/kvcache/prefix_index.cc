@@ -27,35 +27,32 @@ std::optional<BlockIndex> PrefixIndex::Find(const BlockKey& key, std::span<const
   return found->second;
 }
 
-PrefixIndex::Neighbours PrefixIndex::FindNeighbours(const BlockKey& parent, std::span<const TokenId> tokens) const {
-  Neighbours found;
-  const auto common = [&](BlockIndex block) -> std::optional<Beginning> {
-    if (entries_[block].parent != parent) return std::nullopt;
-    return Beginning{block, NumCommon(entries_[block].tokens, tokens)};
+std::optional<PrefixIndex::Beginning> PrefixIndex::FindMostAlike(const BlockKey& parent,
+                                                                 std::span<const TokenId> tokens) const {
+  std::optional<Beginning> best;
+  const auto consider = [&](BlockIndex block) {
+    if (entries_[block].parent != parent) return;
+    const uint32_t num_common = NumCommon(entries_[block].tokens, tokens);
+    if (!best.has_value() || num_common > best->num_tokens) best = {block, num_common};
   };
+  // In the order of tokens, whoever has most in common stands right before or after.
   const auto after = siblings_.lower_bound(Probe{parent, tokens});
-  if (after != siblings_.end()) found.after = common(*after);
-  if (after != siblings_.begin()) found.before = common(*std::prev(after));
-  return found;
+  if (after != siblings_.begin()) consider(*std::prev(after));
+  if (after != siblings_.end()) consider(*after);
+  return best;
 }
 
 std::optional<PrefixIndex::Beginning> PrefixIndex::FindBeginning(const BlockKey& parent,
                                                                  std::span<const TokenId> tokens) const {
-  auto [best, other] = FindNeighbours(parent, tokens);
-  if (!best.has_value() || (other.has_value() && other->num_tokens > best->num_tokens)) best = other;
+  const std::optional<Beginning> best = FindMostAlike(parent, tokens);
   return best.has_value() && best->num_tokens > 0 ? best : std::nullopt;
 }
 
 std::optional<PrefixIndex::Beginning> PrefixIndex::FindDivergence(const BlockKey& parent,
                                                                   std::span<const TokenId> tokens) const {
-  const auto [before, after] = FindNeighbours(parent, tokens);
-  std::optional<Beginning> best;
-  for (const std::optional<Beginning>& sibling : {before, after}) {
-    if (!sibling.has_value()) continue;
-    const bool differs = sibling->num_tokens < std::min(tokens.size(), entries_[sibling->block].tokens.size());
-    if (differs && (!best.has_value() || sibling->num_tokens > best->num_tokens)) best = sibling;
-  }
-  return best;
+  const std::optional<Beginning> best = FindMostAlike(parent, tokens);
+  if (!best.has_value() || best->num_tokens == tokens.size()) return std::nullopt;
+  return best->num_tokens < entries_[best->block].tokens.size() ? best : std::nullopt;
 }
 
 std::optional<BlockIndex> PrefixIndex::FindSuperfluous(BlockIndex block) const {

@@ -42,8 +42,8 @@ class PrefixIndex {
   // Of the blocks after `parent`, one that has the longest beginning in common with `tokens`, where that is not empty.
   // O(log blocks), however many siblings there are.
   std::optional<Beginning> FindBeginning(const BlockKey& parent, std::span<const TokenId> tokens) const;
-  // A block after `parent` that goes on otherwise than `tokens`, one of those that do so last; nullopt where there is
-  // none. num_tokens, here perhaps 0: what they have in common.
+  // The same, where the block then goes on otherwise than `tokens`; num_tokens, here perhaps 0, is where. nullopt where
+  // one of the two just ends.
   std::optional<Beginning> FindDivergence(const BlockKey& parent, std::span<const TokenId> tokens) const;
   // The sibling of `block` that its tokens go on from.
   std::optional<BlockIndex> FindSuperfluous(BlockIndex block) const;
@@ -86,11 +86,8 @@ class PrefixIndex {
     }
   };
   static bool IsBefore(const Probe& a, const Probe& b);
-  // The two entries after `parent` between which `tokens` would stand, where there are any.
-  struct Neighbours {
-    std::optional<Beginning> before, after;
-  };
-  Neighbours FindNeighbours(const BlockKey& parent, std::span<const TokenId> tokens) const;
+  // The block after `parent` that has most in common with `tokens`, even nothing.
+  std::optional<Beginning> FindMostAlike(const BlockKey& parent, std::span<const TokenId> tokens) const;
 
   std::vector<Entry> entries_;  // One per block of the pool.
   std::unordered_map<BlockKey, BlockIndex, BlockKeyHash> by_key_;
