@@ -50,13 +50,7 @@ PrefixMatch PrefixCache::Acquire(std::span<const TokenId> tokens, uint64_t max_t
     // What was found must not make room for its own copy.
     std::vector<BlockLease> held;
     for (size_t g = 0; g < groups_.size(); ++g) held.push_back(cache_.pool(g).Share(match.blocks[g]));
-    BlockCounts needed = {};
-    if (!shares) {
-      needed = sequence.NumMissing(match.num_tokens);
-    } else if (match.num_partial_tokens > 0) {
-      for (size_t g = 0; g < groups_.size(); ++g) needed[g] = 1;
-    }
-    if (MakeRoom(needed) && sequence.Adopt(match.blocks, match.num_tokens).ok()) {
+    if (MakeRoom(NumCopied(match.num_tokens, sequence)) && sequence.Adopt(match.blocks, match.num_tokens).ok()) {
       for (size_t g = 0; g < groups_.size(); ++g) {
         for (const BlockIndex block : match.blocks[g]) {
           if (block != kNoBlock) groups_[g]->CountHit(block);
@@ -69,6 +63,18 @@ PrefixMatch PrefixCache::Acquire(std::span<const TokenId> tokens, uint64_t max_t
     }
     max_tokens = shares ? match.num_tokens - match.num_partial_tokens : 0;
   }
+}
+
+BlockCounts PrefixCache::NumCopied(uint64_t num_tokens, const SequenceCache& sequence) const {
+  if (!placement_.shares_blocks()) return sequence.NumMissing(num_tokens);
+  BlockCounts counts = {};
+  for (size_t g = 0; g < groups_.size(); ++g) counts[g] = num_tokens % block_size() == 0 ? 0 : 1;
+  return counts;
+}
+
+Status PrefixCache::Fork(const SequenceCache& from, SequenceCache& to) {
+  (void)MakeRoom(NumCopied(from.num_tokens(), to));  // Where it is too little, Fork says so with the numbers.
+  return to.Fork(from);
 }
 
 void PrefixCache::Commit(std::span<const TokenId> tokens, uint64_t count, KeyChain& chain, SequenceCache& sequence) {

@@ -86,6 +86,8 @@ class PrefixCache {
   // Matches, and lets `sequence`, which must be empty, begin with what was found. Makes room for what is copied; where
   // that is impossible less is reused. Returns what was, num_tokens = sequence.num_tokens().
   PrefixMatch Acquire(std::span<const TokenId> tokens, uint64_t max_tokens, KeyChain& chain, SequenceCache& sequence);
+  // In place of SequenceCache::Fork: makes room for what is copied. The chain is copied by the caller.
+  Status Fork(const SequenceCache& from, SequenceCache& to);
   // Why the tokens of a prompt after `match` must be computed. Before any of them is.
   PrefixAudit Explain(std::span<const TokenId> prompt, const PrefixMatch& match, const KeyChain& chain) const;
 
@@ -125,6 +127,8 @@ class PrefixCache {
   };
   void Publish(std::span<const TokenId> tokens, KeyChain& chain, SequenceCache& sequence);
   void PublishEnd(std::span<const TokenId> tokens, const KeyChain& chain, SequenceCache& sequence);
+  // Free blocks that a table needs to begin with `num_tokens` tokens of another.
+  BlockCounts NumCopied(uint64_t num_tokens, const SequenceCache& sequence) const;
   uint64_t block_size() const { return fields_.block_size; }
 
   KvCache& cache_;

@@ -3,101 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <memory>
-#include <numeric>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "kvcache/policies/policy_registry.h"
-#include "kvcache/prefix_pins.h"
+#include "tests/support/prefix_world.h"
 
 namespace kvern {
 namespace {
 
+using namespace prefix_world;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-
-constexpr uint32_t kBlockSize = 16;
-
-using Tokens = std::vector<TokenId>;
-
-// `count` tokens that count up from `first`.
-Tokens Range(TokenId first, size_t count) {
-  Tokens tokens(count);
-  std::iota(tokens.begin(), tokens.end(), first);
-  return tokens;
-}
-
-Tokens operator+(Tokens a, const Tokens& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-struct Setup {
-  std::vector<uint32_t> windows = {0};  // One for each layer group; 0: sees all.
-  uint64_t num_blocks = 32;             // In each.
-  const Placement* placement = &PagedPlacement();
-  std::string_view policy = "lru";
-};
-
-class World {
- public:
-  explicit World(const Setup& setup = {}) {
-    KvCacheSpec spec;
-    spec.placement = setup.placement;
-    spec.max_step_tokens = 512;
-    KeyFields fields = {.model_digest = "m", .block_size = kBlockSize, .groups = {}, .pinned = {}};
-    for (const uint32_t window : setup.windows) {
-      const BlockLayout layout = BlockLayout::Create({1, 1, 16}, kBlockSize, KvType::kF16, KvType::kF16).value();
-      spec.groups.push_back({.layout = layout, .window = window, .num_blocks = setup.num_blocks});
-      fields.groups.push_back({.window = window});
-    }
-    cache = KvCache::Create(std::move(spec), HeapAllocator()).value();
-    prefix = PrefixCache::Create(*cache, std::move(fields), setup.policy).value();
-  }
-
-  std::unique_ptr<KvCache> cache;
-  std::unique_ptr<PrefixCache> prefix;
-};
-
-// A sequence as the engine runs it.
-struct Runner {
-  Runner(World& of, Tokens all, std::string_view salt = "", uint64_t max_tokens = 512)
-      : world(of), tokens(std::move(all)), chain(of.prefix->NewChain(salt)), sequence(*of.cache, max_tokens) {}
-
-  PrefixMatch Acquire() { return world.prefix->Acquire(tokens, tokens.size() - 1, chain, sequence); }
-  // Computes up to `num_tokens`, in steps of `step`.
-  void ComputeTo(uint64_t num_tokens, uint64_t step = 512) {
-    while (sequence.num_tokens() < num_tokens) {
-      const uint64_t count = std::min(step, num_tokens - sequence.num_tokens());
-      ASSERT_TRUE(world.prefix->MakeRoom(sequence.NumMissing(sequence.num_tokens() + count)));
-      ASSERT_TRUE(sequence.Reserve(sequence.num_tokens() + count).ok());
-      world.prefix->Commit(tokens, count, chain, sequence);
-    }
-  }
-  void Compute() { ComputeTo(tokens.size()); }
-  void Finish() { world.prefix->Finish(tokens, chain, sequence); }
-
-  World& world;
-  Tokens tokens;
-  KeyChain chain;
-  SequenceCache sequence;
-};
-
-void RunOnce(World& world, const Tokens& tokens, std::string_view salt = "") {
-  Runner runner(world, tokens, salt);
-  runner.Acquire();
-  runner.Compute();
-  runner.Finish();
-}
-
-uint64_t NumCached(World& world, const Tokens& tokens, std::string_view salt = "") {
-  KeyChain chain = world.prefix->NewChain(salt);
-  return world.prefix->Match(tokens, tokens.size(), chain).num_tokens;
-}
 
 TEST(PrefixCacheTest, NothingIsFoundInAnEmptyCache) {
   World world;
@@ -466,117 +380,6 @@ TEST(PrefixCacheTest, AnUnknownPolicyIsRefused) {
   const auto created =
       PrefixCache::Create(*world.cache, {.block_size = kBlockSize, .groups = {{}}, .pinned = {}}, "random");
   EXPECT_THAT(created.status().message(), HasSubstr("'random'"));
-}
-
-PrefixAudit Explain(World& world, const Tokens& prompt, std::string_view salt = "") {
-  KeyChain chain = world.prefix->NewChain(salt);
-  const PrefixMatch match = world.prefix->Match(prompt, prompt.size() - 1, chain);
-  const PrefixAudit audit = world.prefix->Explain(prompt, match, chain);
-  EXPECT_EQ(audit.reused + audit.first_time + audit.evicted + audit.diverged + audit.last_token, prompt.size());
-  return audit;
-}
-
-TEST(PrefixAuditTest, TokensThatNobodyComputedAreThereForTheFirstTime) {
-  World world;
-  RunOnce(world, Range(0, 40));
-
-  EXPECT_EQ(Explain(world, Range(500, 40)).first_time, 40u);
-  const PrefixAudit longer = Explain(world, Range(0, 60));
-  EXPECT_EQ(longer.reused, 40u);
-  EXPECT_EQ(longer.first_time, 20u);
-  EXPECT_FALSE(longer.divergence.has_value());
-}
-
-TEST(PrefixAuditTest, TheLastTokenIsAlwaysComputed) {
-  World world;
-  RunOnce(world, Range(0, 40));
-
-  EXPECT_EQ(Explain(world, Range(0, 40)).last_token, 1u);
-}
-
-TEST(PrefixAuditTest, ADivergenceSaysWhereAndFromWhat) {
-  World world;
-  RunOnce(world, Range(0, 48), "a");
-
-  const PrefixAudit audit = Explain(world, Range(0, 21) + Range(300, 30), "a");
-
-  EXPECT_EQ(audit.reused, 21u);
-  EXPECT_EQ(audit.diverged, 30u);
-  ASSERT_TRUE(audit.divergence.has_value());
-  EXPECT_EQ(audit.divergence->position, 21u);
-  EXPECT_EQ(audit.divergence->block_begin, 16u);
-  EXPECT_EQ(audit.divergence->tokens, Range(16, 16));
-  EXPECT_FALSE(Explain(world, Range(0, 21) + Range(300, 30), "b").divergence.has_value());  // Not of this tenant.
-}
-
-TEST(PrefixAuditTest, BlocksThatHadToLeaveAreCountedApart) {
-  World world({.num_blocks = 8});
-  RunOnce(world, Range(0, 64));
-  world.prefix->MakeRoom(0, 6);
-
-  const PrefixAudit audit = Explain(world, Range(0, 64) + Range(200, 20));
-
-  EXPECT_EQ(audit.reused, 32u);
-  EXPECT_EQ(audit.evicted, 32u);
-  EXPECT_EQ(audit.first_time, 20u);
-}
-
-TEST(PrefixAuditTest, WhatOneGroupLostCountsAsEvicted) {
-  World world({.windows = {0, 32}});
-  RunOnce(world, Range(0, 160));
-  world.prefix->MakeRoom(1, 32);
-
-  const PrefixAudit audit = Explain(world, Range(0, 160) + Range(500, 10));
-
-  EXPECT_EQ(audit.reused, 0u);
-  EXPECT_EQ(audit.evicted, 160u);
-  EXPECT_EQ(audit.first_time, 10u);
-}
-
-TEST(PrefixPinsTest, APinnedPrefixDoesNotLeaveBeforeItsTime) {
-  World world({.num_blocks = 8});
-  PrefixPins pins(*world.cache, 1 << 20);
-  RunOnce(world, Range(0, 40));
-  KeyChain chain = world.prefix->NewChain("");
-
-  ASSERT_TRUE(pins.Pin(world.prefix->Match(Range(0, 40), 40, chain), /*expires_us=*/1000).ok());
-  EXPECT_FALSE(world.prefix->MakeRoom(0, 8));
-  EXPECT_EQ(NumCached(world, Range(0, 40)), 40u);
-  EXPECT_THAT(pins.num_blocks(), ElementsAre(3u, 0u));
-  pins.Expire(999);
-  EXPECT_EQ(pins.num_pins(), 1u);
-  pins.Expire(1000);
-
-  EXPECT_EQ(pins.num_bytes(), 0u);
-  EXPECT_EQ(world.cache->Stats().idle_blocks, 3u);
-  EXPECT_TRUE(world.prefix->MakeRoom(0, 8));
-}
-
-TEST(PrefixPinsTest, BlocksOfSeveralPinsCountOnceAndTheLimitHolds) {
-  World world;
-  const uint64_t block_bytes = world.cache->pool(0).layout().block_bytes();
-  PrefixPins pins(*world.cache, 4 * block_bytes);
-  RunOnce(world, Range(0, 32) + Range(100, 16));
-  RunOnce(world, Range(0, 32) + Range(200, 32));
-  const auto pin = [&](const Tokens& tokens, uint64_t expires_us) {
-    KeyChain chain = world.prefix->NewChain("");
-    return pins.Pin(world.prefix->Match(tokens, tokens.size(), chain), expires_us);
-  };
-
-  EXPECT_TRUE(pin(Range(0, 32) + Range(100, 16), 10).ok());
-  EXPECT_TRUE(pin(Range(0, 32) + Range(100, 16), 20).ok());  // Prolongs it.
-  EXPECT_EQ(pins.num_pins(), 1u);
-  EXPECT_EQ(pins.num_bytes(), 3 * block_bytes);
-  const Status status = pin(Range(0, 32) + Range(200, 32), 10);
-  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(status.message(), HasSubstr(std::to_string(2 * block_bytes) + " bytes more"));
-  EXPECT_TRUE(pin(Range(0, 32) + Range(200, 16), 10).ok());
-  EXPECT_EQ(pins.num_bytes(), 4 * block_bytes);
-  pins.Expire(15);
-  EXPECT_EQ(pins.num_bytes(), 3 * block_bytes);
-
-  pins.Clear();
-  EXPECT_EQ(pins.num_bytes(), 0u);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fuzz/source.h"
+#include "kvcache/admission.h"
 #include "kvcache/policies/policy_registry.h"
 #include "kvcache/prefix_cache.h"
 #include "kvcache/prefix_pins.h"
@@ -33,6 +34,7 @@ class PrefixCacheModel {
     spec.max_step_tokens = kMaxStep;
     KeyFields fields = {.model_digest = "m", .block_size = kBlockSize};
     const bool is_pinned = source.Byte() % 3 == 0;
+    is_admitting_ = source.Byte() % 2 == 0;
     const std::vector<uint32_t> windows = is_pinned ? std::vector<uint32_t>{40} : std::vector<uint32_t>{0, 40};
     if (is_pinned) spec.pinned = {{0, 4}, {50, 52}};
     for (const uint32_t window : windows) {
@@ -140,6 +142,7 @@ class PrefixCacheModel {
         new Live{std::move(salt), Prompt(), std::move(chain), SequenceCache(*cache_, kMaxTokens), next_number_++}));
     Live& live = *live_.back();
     const PrefixMatch match = prefix_->Match(live.tokens, live.tokens.size() - 1, live.chain);
+    if (is_admitting_ && !CountLive(&live).Fits(match, kMaxTokens)) return live_.pop_back();
     const uint64_t expected = NaiveMatch(live.salt, live.tokens, live.tokens.size() - 1);
     if (match.num_tokens != expected) {
       Fail("matched " + std::to_string(match.num_tokens) + " tokens, expected " + std::to_string(expected));
@@ -158,12 +161,20 @@ class PrefixCacheModel {
 
   void ForkOf(Live& from) {
     if (live_.size() >= 4) return;
+    if (is_admitting_) {
+      PrefixMatch shared;
+      shared.num_leased = cache_->spec().SharedBlocks(kMaxTokens, from.sequence.num_tokens());
+      if (!CountLive(nullptr).Fits(shared, kMaxTokens)) return;
+    }
     auto fork = std::unique_ptr<Live>(
         new Live{from.salt, from.tokens, from.chain, SequenceCache(*cache_, kMaxTokens), next_number_++});
     fork->tokens.resize(from.sequence.num_tokens());
     AppendRandom(fork->tokens, 1 + source_.Byte() % 20);
     fork->chain.Truncate(from.sequence.num_tokens());
-    if (fork->sequence.Fork(from.sequence).ok()) live_.push_back(std::move(fork));
+    const bool is_forked = prefix_->Fork(from.sequence, fork->sequence).ok();
+    if (!is_forked && is_admitting_) Fail("no room for a fork that was admitted");
+    Forget();
+    if (is_forked) live_.push_back(std::move(fork));
   }
 
   void Advance(Live& live) {
@@ -175,6 +186,7 @@ class PrefixCacheModel {
     const bool fits = FitsInto(missing, prefix_->AvailableBlocks());
     if (prefix_->MakeRoom(missing) != fits) Fail("room is not what is free or idle");
     Forget();
+    if (!fits && is_admitting_) Fail("no room for what was admitted");
     if (!fits) return;
     if (!live.sequence.Reserve(before + count).ok()) return Fail("no room for what was made room for");
     for (size_t g = 0; g < cache_->num_groups(); ++g) {
@@ -204,7 +216,7 @@ class PrefixCacheModel {
   }
 
   void Rewind(Live& live) {
-    if (live.sequence.num_tokens() == 0) return;
+    if (live.sequence.num_tokens() == 0 || is_admitting_) return;  // It may take a block more than was admitted.
     const uint64_t num_tokens = source_.Byte() % live.sequence.num_tokens();
     // Where one group cannot, others have: then only releasing is left.
     if (!live.sequence.Truncate(num_tokens).ok()) return End(live, /*is_finished=*/false);
@@ -227,7 +239,18 @@ class PrefixCacheModel {
     const std::string salt = Salt();
     const std::vector<TokenId> tokens = Prompt();
     KeyChain chain = prefix_->NewChain(salt);
-    (void)pins_->Pin(prefix_->Match(tokens, tokens.size(), chain), now_us_ + source_.Byte() % 64);
+    const PrefixMatch match = prefix_->Match(tokens, tokens.size(), chain);
+    if (is_admitting_ && !CountLive(nullptr).FitsPin(match)) return;
+    (void)pins_->Pin(match, now_us_ + source_.Byte() % 64);
+  }
+
+  // What runs, without `but`.
+  Admission CountLive(const Live* but) const {
+    Admission admission(*cache_, pins_->num_blocks());
+    for (const auto& live : live_) {
+      if (live.get() != but) admission.Count(live->sequence, kMaxTokens);
+    }
+    return admission;
   }
 
   // --- the naive picture ---
@@ -363,6 +386,7 @@ class PrefixCacheModel {
   std::vector<std::unique_ptr<Live>> live_;
   std::vector<std::vector<TokenId>> history_;
   std::vector<std::map<BlockIndex, Record>> known_;  // Of each layer group: what is in the index.
+  bool is_admitting_ = false;  // Sequences begin only where all can be finished; otherwise they may get stuck.
   uint64_t now_us_ = 0;
   uint64_t next_number_ = 0;
   std::optional<std::string> error_;
