@@ -38,6 +38,18 @@ TEST(AdmissionTest, IdleBlocksAreRoom) {
   EXPECT_TRUE(Admission(*world.cache, {}).Fits(MatchOf(world, Range(0, 60)), kMaxTokens));
 }
 
+TEST(AdmissionTest, IdleBlocksThatAreHitAreNoLongerRoomForOthers) {
+  World world({.num_blocks = 6});
+  RunOnce(world, Range(0, 48));
+  Runner first(world, Range(500, 64), "", kMaxTokens);
+  first.ComputeTo(16);
+  Admission admission(*world.cache, {});
+  admission.Count(first.sequence, kMaxTokens);  // Three more; five are free or idle.
+
+  EXPECT_FALSE(admission.Fits(MatchOf(world, Range(0, 49)), /*max_tokens=*/48));  // The three that it hits.
+  EXPECT_TRUE(admission.Fits({}, 32));
+}
+
 TEST(AdmissionTest, ASharedPromptCountsOnce) {
   World world({.num_blocks = 10});
   const Tokens prompt = Range(0, 48);

@@ -52,7 +52,7 @@ class PrefixCacheModel {
 
   // Does one thing. What is wrong, or nothing.
   std::optional<std::string> Step() {
-    switch (source_.Byte() % 16) {
+    switch (source_.Byte() % 24) {
       case 0:
       case 1:
       case 2: Begin(); break;
@@ -73,6 +73,9 @@ class PrefixCacheModel {
         break;
       case 10:
         if (Live* const live = PickLive()) Rewind(*live);
+        break;
+      case 11:
+        if (is_admitting_ && source_.Byte() % 4 == 0) AdvanceAllToTheEnd();
         break;
       default:
         if (Live* const live = PickLive()) Advance(*live);
@@ -98,6 +101,7 @@ class PrefixCacheModel {
   static constexpr uint32_t kBlockSize = 16;
   static constexpr uint32_t kMaxStep = 48;
   static constexpr uint64_t kMaxTokens = 120;
+  static constexpr size_t kMaxLive = 10;
 
   struct Live {
     std::string salt;
@@ -135,7 +139,7 @@ class PrefixCacheModel {
   }
 
   void Begin() {
-    if (live_.size() >= 4) return;
+    if (live_.size() >= kMaxLive) return;
     std::string salt = Salt();
     KeyChain chain = prefix_->NewChain(salt);
     live_.push_back(std::unique_ptr<Live>(
@@ -160,7 +164,7 @@ class PrefixCacheModel {
   }
 
   void ForkOf(Live& from) {
-    if (live_.size() >= 4) return;
+    if (live_.size() >= kMaxLive) return;
     if (is_admitting_) {
       PrefixMatch shared;
       shared.num_leased = cache_->spec().SharedBlocks(kMaxTokens, from.sequence.num_tokens());
@@ -179,7 +183,7 @@ class PrefixCacheModel {
 
   void Advance(Live& live) {
     const uint64_t before = live.sequence.num_tokens();
-    if (before == live.tokens.size()) AppendRandom(live.tokens, 1 + source_.Byte() % 4);
+    if (before == live.tokens.size()) AppendRandom(live.tokens, 1 + source_.Byte() % 20);
     const uint64_t count = std::min<uint64_t>(1 + source_.Byte() % kMaxStep, live.tokens.size() - before);
     if (count == 0) return;
     const BlockCounts missing = live.sequence.NumMissing(before + count);
@@ -198,6 +202,17 @@ class PrefixCacheModel {
     const auto tables = TablesOf(live);
     prefix_->Commit(live.tokens, count, live.chain, live.sequence);
     Learn(live, tables, before + count);
+  }
+
+  // All that was admitted can come to its longest course, side by side.
+  void AdvanceAllToTheEnd() {
+    for (bool is_done = false; !is_done && !error_.has_value();) {
+      is_done = true;
+      for (const auto& live : live_) {
+        Advance(*live);
+        is_done = is_done && live->sequence.num_tokens() == kMaxTokens;
+      }
+    }
   }
 
   void End(Live& live, bool is_finished) {
