@@ -127,6 +127,8 @@ class PrefixCache {
   };
   void Publish(std::span<const TokenId> tokens, KeyChain& chain, SequenceCache& sequence);
   void PublishEnd(std::span<const TokenId> tokens, const KeyChain& chain, SequenceCache& sequence);
+  // Whether some layer group has the whole block `i` of the tokens of `chain`, or had it not long ago.
+  bool WasThere(const KeyChain& chain, uint64_t i) const;
   // Free blocks that a table needs to begin with `num_tokens` tokens of another.
   BlockCounts NumCopied(uint64_t num_tokens, const SequenceCache& sequence) const;
   uint64_t block_size() const { return fields_.block_size; }

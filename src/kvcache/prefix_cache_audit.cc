@@ -1,10 +1,21 @@
 // Why tokens of a prompt have to be computed.
 #include <algorithm>
 
+#include "base/check.h"
 #include "kvcache/prefix_cache.h"
 
 namespace kvern {
 
+bool PrefixCache::WasThere(const KeyChain& chain, uint64_t i) const {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const BlockKey& key = chain.key(g, i);
+    if (groups_[g]->ghosts().Has(key) || groups_[g]->index().HasKey(key)) return true;
+  }
+  return false;
+}
+
+// The prompt is cut in three: what was found, what some layer group has or had (so another one had to give it up), and
+// what nobody ever had; the last is a divergence where a cached block goes on otherwise from there.
 PrefixAudit PrefixCache::Explain(std::span<const TokenId> prompt, const PrefixMatch& match,
                                  const KeyChain& chain) const {
   PrefixAudit audit;
@@ -14,34 +25,25 @@ PrefixAudit PrefixCache::Explain(std::span<const TokenId> prompt, const PrefixMa
     audit.last_token = 1;
     return audit;
   }
-  const auto was_there = [&](uint64_t i) {
-    return std::ranges::any_of(groups_, [&, g = size_t{0}](const auto& group) mutable {
-      const BlockKey& key = chain.key(g++, i);
-      return group->ghosts().Has(key) || group->index().HasKey(key);
-    });
-  };
-  // The last block in which a cached sequence goes on otherwise. A later one can be met only where an earlier block
-  // was there: parents are compared, and a chain goes on only from blocks that once were.
-  uint64_t num_known = match.num_tokens / block_size();
-  while (num_known < chain.num_keys() && was_there(num_known)) ++num_known;
-  const auto rest = prompt.subspan(num_known * block_size());
-  for (size_t g = 0; g < groups_.size() && !audit.divergence.has_value(); ++g) {
-    const auto sibling = groups_[g]->index().FindDivergence(chain.parent(g, num_known),
-                                                            rest.first(std::min<size_t>(rest.size(), block_size())));
-    if (!sibling.has_value() || num_known * block_size() + sibling->num_tokens == 0) continue;
-    const PrefixIndex::Entry& entry = groups_[g]->index().entry(sibling->block);
-    if (entry.tenant != chain.tenant()) continue;
-    audit.divergence = {.position = num_known * block_size() + sibling->num_tokens,
-                        .block_begin = num_known * block_size(),
-                        .tokens = entry.tokens};
+  uint64_t block = match.num_tokens / block_size();
+  while (block < chain.num_keys() && WasThere(chain, block)) ++block;
+  const uint64_t begin = block * block_size();
+  const auto rest = prompt.subspan(begin, std::min<uint64_t>(prompt.size() - begin, block_size()));
+  uint64_t known_end = std::max(match.num_tokens, begin);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const auto alike = groups_[g]->index().FindBeginning(chain.parent(g, block), rest);
+    if (alike.has_value()) known_end = std::max(known_end, begin + alike->num_tokens);
   }
-  // Blocks that were there have left since; after them, what follows a divergence is its doing.
-  const uint64_t evicted_end = std::min<uint64_t>(prompt.size(), std::max(match.num_tokens, num_known * block_size()));
-  audit.evicted = evicted_end - match.num_tokens;
-  const uint64_t diverged_begin =
-      audit.divergence.has_value() ? std::max(evicted_end, audit.divergence->position) : prompt.size();
-  audit.diverged = prompt.size() - diverged_begin;
-  audit.first_time = diverged_begin - evicted_end;
+  audit.evicted = known_end - match.num_tokens;
+  for (size_t g = 0; g < groups_.size() && known_end > 0; ++g) {
+    const auto sibling = groups_[g]->index().FindDivergence(chain.parent(g, block), rest);
+    if (!sibling.has_value() || begin + sibling->num_tokens != known_end) continue;
+    const PrefixIndex::Entry& entry = groups_[g]->index().entry(sibling->block);
+    KVERN_CHECK(entry.tenant == chain.tenant());  // No key of a tenant is one of another.
+    audit.divergence = {.position = known_end, .block_begin = begin, .tokens = entry.tokens};
+    break;
+  }
+  (audit.divergence.has_value() ? audit.diverged : audit.first_time) = prompt.size() - known_end;
   return audit;
 }
 

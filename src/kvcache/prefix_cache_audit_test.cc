@@ -61,6 +61,20 @@ TEST(PrefixCacheAuditTest, BlocksThatHadToLeaveAreCountedApart) {
   EXPECT_EQ(audit.first_time, 20u);
 }
 
+// Here the divergence lies behind what one group has lost.
+TEST(PrefixCacheAuditTest, BothCausesMayMeetInOnePrompt) {
+  World world({.windows = {0, 32}});
+  RunOnce(world, Range(0, 160));
+  world.prefix->MakeRoom(1, 32);
+
+  const PrefixAudit audit = Explain(world, Range(0, 105) + Range(500, 10));
+
+  EXPECT_EQ(audit.evicted, 105u);
+  EXPECT_EQ(audit.diverged, 10u);
+  EXPECT_EQ(audit.divergence->position, 105u);
+  EXPECT_EQ(audit.divergence->block_begin, 96u);
+}
+
 TEST(PrefixCacheAuditTest, WhatOneGroupLostCountsAsEvicted) {
   World world({.windows = {0, 32}});
   RunOnce(world, Range(0, 160));
