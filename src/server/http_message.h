@@ -47,8 +47,9 @@ class ReplySource {
   // `wake` is to be called, from any thread, whenever Read may have more. It may be called from within OnReady and
   // until the source is destroyed.
   virtual void OnReady(std::function<void()> wake) = 0;
-  // Appends to response.body what has come: little at a time, for the next call comes when that was sent. True at the
-  // end. Until the first byte is sent, and to the end where no event stream is, status and headers may change too.
+  // Appends to response.body what has come, a little at a time: it is called again as long as it appends, each time
+  // when that was sent, and then when woken. True at the end. Until the first byte is sent, and to the end where no
+  // event stream is, status and headers may change too.
   virtual bool Read(HttpResponse& response) = 0;
   // The server is about to end: come to an end soon. `wake` follows when there is something to read.
   virtual void Stop() = 0;
@@ -57,8 +58,8 @@ class ReplySource {
 // How a reply ended.
 struct HttpOutcome {
   unsigned status = 0;
-  uint64_t num_bytes = 0;    // Of the body, as far as it was sent.
-  bool is_complete = false;  // Otherwise the client left, was too slow, or the server ended.
+  uint64_t num_bytes = 0;                 // Of the body, as far as it was sent.
+  bool is_complete = false;               // Otherwise the client left, was too slow, or the server ended.
   std::chrono::microseconds duration{0};  // From the first byte of the request to the last of the reply.
 };
 

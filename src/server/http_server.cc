@@ -40,7 +40,7 @@ constexpr size_t kWriteBytes = 64u << 10;
 // reset that can overtake the reply.
 constexpr size_t kLingerBytes = 1u << 20;
 constexpr Millis kLingerTimeout{1000};
-constexpr Millis kAcceptPause{100};  // After a failed accept, such as for want of file descriptors.
+constexpr Millis kAcceptPause{100};    // After a failed accept, such as for want of file descriptors.
 constexpr uint32_t kMaxRefusing = 64;  // Connections that are told that there are too many; more are just closed.
 constexpr int kKeepIdleSeconds = 30;   // Silence after which the kernel asks whether the peer is still there.
 
@@ -179,7 +179,11 @@ void Connection::SetDeadline(Millis limit) {
 
 net::awaitable<void> Connection::Run() {
   try {
-    while (co_await AwaitRequest() && co_await ServeRequest() == Next::kGoOn) {
+    while (true) {  // g++ 12 awaits both sides of `co_await a && co_await b`.
+      const bool has_request = co_await AwaitRequest();
+      if (!has_request) break;
+      const Next next = co_await ServeRequest();
+      if (next == Next::kClose) break;
     }
     co_await Linger();
   } catch (const std::exception&) {
@@ -325,12 +329,12 @@ net::awaitable<Connection::Next> Connection::Send(HttpReply reply, bool keeps_al
                   .duration = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin_)});
   }
   const bool ends_by_closing = reply.is_event_stream && is_http_1_0_;
-  co_return is_complete && keeps_alive && !ends_by_closing ? Next::kGoOn : Next::kClose;
+  co_return is_complete&& keeps_alive && !ends_by_closing ? Next::kGoOn : Next::kClose;
 }
 
 net::awaitable<bool> Connection::SendWhole(const HttpResponse& response, bool keeps_alive) {
-  std::string text = FormatHead(response, BodyFraming::kLength, response.body.size(), keeps_alive,
-                                std::chrono::system_clock::now());
+  std::string text =
+      FormatHead(response, BodyFraming::kLength, response.body.size(), keeps_alive, std::chrono::system_clock::now());
   const size_t head_bytes = text.size();
   if (!is_head_) text += response.body;
   const bool is_sent = co_await Write(text);
@@ -359,14 +363,16 @@ net::awaitable<bool> Connection::SendSource(HttpReply& reply, bool keeps_alive) 
       if (is_done && framing == BodyFraming::kChunked) text += kLastChunk;
       if (!co_await Write(text)) co_return false;
       num_body_bytes_ += response.body.size();
+      const bool has_sent = !response.body.empty();
       response.body.clear();
       if (is_done) co_return true;
+      if (has_sent) continue;  // There may be more: Read gives a little at a time.
     }
-    const auto silence = reply.is_event_stream ? context_.options.event_comment_interval : Millis(std::chrono::hours(1));
+    const auto silence =
+        reply.is_event_stream ? context_.options.event_comment_interval : Millis(std::chrono::hours(1));
     const bool is_woken = co_await waker->Wait(silence);
-    if (!socket_.is_open() || (co_await net::this_coro::cancellation_state).cancelled() != net::cancellation_type::none) {
-      co_return false;
-    }
+    const auto cancelled = (co_await net::this_coro::cancellation_state).cancelled();
+    if (cancelled != net::cancellation_type::none || !socket_.is_open()) co_return false;
     if (!is_woken && reply.is_event_stream) response.body = kEventComment;
   }
 }
@@ -461,6 +467,8 @@ class HttpServerImpl : public HttpServer {
   std::condition_variable changed_;
   HttpServerStats stats_;  // Guarded by mutex_.
 
+  net::executor_work_guard<net::io_context::executor_type> keeps_running_{io_.get_executor()};
+
   std::thread thread_;
 };
 
@@ -468,8 +476,7 @@ Status HttpServerImpl::Listen() {
   const std::string where = options_.host + " port " + std::to_string(options_.port);
   error_code error;
   tcp::resolver resolver(io_);
-  const auto found =
-      resolver.resolve(options_.host, std::to_string(options_.port), tcp::resolver::passive, error);
+  const auto found = resolver.resolve(options_.host, std::to_string(options_.port), tcp::resolver::passive, error);
   if (error || found.empty()) return Status::IoError("cannot resolve the address " + where + ": " + error.message());
   const tcp::endpoint wanted = found.begin()->endpoint();
   acceptor_.open(wanted.protocol(), error);
@@ -479,8 +486,8 @@ Status HttpServerImpl::Listen() {
   if (!error) endpoint_ = acceptor_.local_endpoint(error);
   if (!error) return Status::Ok();
   if (error == net::error::address_in_use) {
-    return Status::IoError("cannot listen on " + where + ": another program listens there; choose another --port, or 0 " +
-                           "for one that is free");
+    return Status::IoError("cannot listen on " + where +
+                           ": another program listens there; choose another --port, or 0 " + "for one that is free");
   }
   return Status::IoError("cannot listen on " + where + ": " + error.message());
 }
@@ -614,7 +621,8 @@ uint64_t HttpServerImpl::Drain(Millis limit, Millis grace) {
 HttpServerImpl::~HttpServerImpl() {
   if (thread_.joinable()) {
     Drain(Millis(0), Millis(0));
-    thread_.join();  // Nothing is left to do, so run() ends.
+    keeps_running_.reset();
+    thread_.join();
   }
   handler_threads_.join();
 }
