@@ -16,6 +16,7 @@ namespace {
 
 struct InterruptState {
   std::atomic<bool> was_interrupted{false};
+  std::atomic<bool> handles_termination{false};
   std::mutex mutex;
   std::function<void()> action;  // GUARDED_BY(mutex)
 };
@@ -29,17 +30,23 @@ InterruptState& State() {
 sigset_t InterruptSet() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGINT);
+  struct sigaction current = {};
+  if (sigaction(SIGINT, nullptr, &current) != 0 || current.sa_handler != SIG_IGN) sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
   return set;
 }
 
-// SIGINT is blocked in every thread, so it arrives here as a value and the action may take locks. Afterwards this
-// thread unblocks it, and the default action of the next one ends the process.
+// The signals are blocked in every thread, so they arrive here as values and the action may take locks. Afterwards this
+// thread unblocks them, and the default action of the next one ends the process.
 void WaitForInterrupt() {
   const sigset_t set = InterruptSet();
   int signal_number = 0;
   if (sigwait(&set, &signal_number) != 0) return;
   InterruptState& state = State();
+  if (signal_number == SIGTERM && !state.handles_termination.load()) {
+    pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+    raise(SIGTERM);
+  }
   state.was_interrupted.store(true);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   const std::lock_guard<std::mutex> lock(state.mutex);
@@ -50,13 +57,13 @@ void WaitForInterrupt() {
 }  // namespace
 
 void InstallInterruptHandler() {
-  struct sigaction current = {};
-  if (sigaction(SIGINT, nullptr, &current) == 0 && current.sa_handler == SIG_IGN) return;
   State();
   const sigset_t set = InterruptSet();
   if (pthread_sigmask(SIG_BLOCK, &set, nullptr) != 0) return;
   std::thread(WaitForInterrupt).detach();
 }
+
+void HandleTermination() { State().handles_termination.store(true); }
 
 bool WasInterrupted() { return State().was_interrupted.load(); }
 

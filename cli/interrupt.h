@@ -7,7 +7,11 @@
 namespace kvern::cli {
 
 // Once, in main, before any other thread starts. A process that was started with SIGINT ignored keeps ignoring it.
+// SIGTERM ends the process, as ever, until HandleTermination says otherwise.
 void InstallInterruptHandler();
+
+// From now on SIGTERM is a Ctrl-C: for commands that run until they are told to end.
+void HandleTermination();
 
 // Whether the first Ctrl-C has come. Any thread.
 bool WasInterrupted();

@@ -23,6 +23,7 @@ struct CommandEntry {
 
 constexpr CommandEntry kCommands[] = {
     {"run", "Generate text from one prompt", MakeRunCommand},
+    {"serve", "Answer many clients over HTTP, as the OpenAI API does", MakeServeCommand},
     {"demo", "One prompt with and without the cache, with the numbers", MakeDemoCommand},
     {"tokenize", "Text to token ids and pieces, and back", MakeTokenizeCommand},
     {"inspect", "What a model file holds, and what its cache costs", MakeInspectCommand},

@@ -21,9 +21,10 @@ if(KVERN_FUZZ)
   target_compile_options(kvern_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# kvern_module(NAME [DEPS module...] [LIBS library...] [EXCLUDE regex]): EXCLUDE leaves files out, tests too.
+# kvern_module(NAME [PROGRAM_ONLY] [DEPS module...] [LIBS library...] [EXCLUDE regex]). PROGRAM_ONLY: not part of the
+# installed library. EXCLUDE leaves files out, tests too.
 function(kvern_module name)
-  cmake_parse_arguments(arg "" "EXCLUDE" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "PROGRAM_ONLY" "EXCLUDE" "DEPS;LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
   if(arg_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX "${arg_EXCLUDE}")
@@ -38,7 +39,9 @@ function(kvern_module name)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
     $<INSTALL_INTERFACE:include>)
   target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:kvern_flags> PUBLIC ${arg_DEPS} Threads::Threads PRIVATE ${arg_LIBS})
-  set_property(GLOBAL APPEND PROPERTY KVERN_MODULES ${name})
+  if(NOT arg_PROGRAM_ONLY)
+    set_property(GLOBAL APPEND PROPERTY KVERN_MODULES ${name})
+  endif()
   if(KVERN_TESTS AND tests)
     kvern_test(${name}_test SOURCES ${tests} DEPS ${name})
   endif()

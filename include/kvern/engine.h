@@ -38,7 +38,8 @@ class Engine {
   virtual ~Engine() = default;  // Cancels what still runs.
 
   // Queues a request. kInvalidArgument for bad options or a prompt longer than the context (with both numbers),
-  // kResourceExhausted where it can never fit the budget (with bytes needed and there) or the queue is full.
+  // kResourceExhausted where it can never fit the budget (with bytes needed and there), kUnavailable where the queue is
+  // full.
   virtual Result<TokenStream> Submit(Request request) = 0;
 
   // Queues `count` answers to one prompt, which is computed once: full blocks of it are shared, not copied. Answer i is

@@ -18,6 +18,7 @@ enum class StatusCode : uint8_t {
   kCorruption,         // Bytes that are not what their format says.
   kUnsupported,        // Well-formed, but of a kind that kvern does not have.
   kResourceExhausted,  // A budget, limit or the memory of the machine does not suffice.
+  kUnavailable,        // Not now: a queue is full. The same call may succeed later.
   kIoError,            // The operating system refused or failed.
   kCancelled,          // The caller stopped it.
 };
@@ -37,6 +38,7 @@ class [[nodiscard]] Status {
   static Status Corruption(std::string m) { return {StatusCode::kCorruption, std::move(m)}; }
   static Status Unsupported(std::string m) { return {StatusCode::kUnsupported, std::move(m)}; }
   static Status ResourceExhausted(std::string m) { return {StatusCode::kResourceExhausted, std::move(m)}; }
+  static Status Unavailable(std::string m) { return {StatusCode::kUnavailable, std::move(m)}; }
   static Status IoError(std::string m) { return {StatusCode::kIoError, std::move(m)}; }
   static Status Cancelled(std::string m) { return {StatusCode::kCancelled, std::move(m)}; }
 

@@ -1,9 +1,11 @@
 // TokenStream: the answer to one request, token by token.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kvern/stats.h"
 #include "kvern/status.h"
@@ -11,9 +13,18 @@
 
 namespace kvern {
 
+// The natural logarithm of the probability that the model gives a token, before penalties, temperature and the like.
+struct TokenLogprob {
+  TokenId token = -1;
+  float logprob = 0;
+};
+
 struct TokenEvent {
   TokenId token = -1;  // -1: no new token, only text that was held back.
   std::string text;    // Whole characters that are certain now; text that may begin a stop string waits.
+  // Where the request wants them: of `token`, and of the most likely ones, best first.
+  float logprob = 0;
+  std::vector<TokenLogprob> top_logprobs = {};
 };
 
 enum class FinishReason : uint8_t {
@@ -37,6 +48,14 @@ class TokenStream {
 
   // The next event; waits for it. nullopt at the end, after which status(), finish_reason() and stats() are final.
   std::optional<TokenEvent> Next();
+  // The next event where one is there already; does not wait.
+  std::optional<TokenEvent> Poll();
+  // Whether the stream has finished and all its events were taken: what Next() says with nullopt.
+  bool is_done() const;
+  // Calls `wake` after each event and at the end, from now on, and at once where there is something to take: for
+  // readers that have no thread to wait in Next(). It runs on the engine thread under the lock of the stream: it must
+  // be quick and must not call the stream. No call comes after the stream is destroyed or `wake` replaced.
+  void OnReady(std::function<void()> wake);
   // Asks the engine to stop at the next step. Next() then drains what was made so far. Any thread.
   void Cancel();
 
@@ -45,6 +64,8 @@ class TokenStream {
   RequestStats stats() const;
 
  private:
+  void Abandon();
+
   std::shared_ptr<State> state_;
 };
 

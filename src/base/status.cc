@@ -10,6 +10,7 @@ std::string_view StatusCodeName(StatusCode code) {
     case StatusCode::kCorruption: return "corruption";
     case StatusCode::kUnsupported: return "unsupported";
     case StatusCode::kResourceExhausted: return "resource exhausted";
+    case StatusCode::kUnavailable: return "unavailable";
     case StatusCode::kIoError: return "i/o error";
     case StatusCode::kCancelled: return "cancelled";
   }

@@ -33,6 +33,7 @@ TEST(StatusTest, TextNamesTheKindAndTheMessage) {
   EXPECT_EQ(Status::Corruption("model.gguf: bad magic").ToString(), "corruption: model.gguf: bad magic");
   EXPECT_EQ(Status::NotFound("x").ToString(), "not found: x");
   EXPECT_EQ(Status::ResourceExhausted("x").ToString(), "resource exhausted: x");
+  EXPECT_EQ(Status::Unavailable("x").ToString(), "unavailable: x");
 }
 
 TEST(ResultTest, MacrosPassTheFirstErrorOn) {

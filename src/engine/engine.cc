@@ -181,9 +181,9 @@ Result<std::vector<TokenStream>> EngineImpl::SubmitChoices(Request request, uint
     const std::lock_guard lock(mutex_);
     const uint64_t limit = uint64_t{parts_.options.max_sequences} + parts_.options.max_queued;
     if (num_open_requests_ + count > limit) {
-      return Status::ResourceExhausted("the queue is full: " + std::to_string(num_open_requests_) +
-                                       " requests run or wait, limit " + std::to_string(limit) + "; " +
-                                       std::to_string(count) + " more came");
+      return Status::Unavailable("the queue is full: " + std::to_string(num_open_requests_) +
+                                 " requests run or wait, limit " + std::to_string(limit) + "; " +
+                                 std::to_string(count) + " more came");
     }
     num_open_requests_ += count;
     stats_.queued_requests += count;

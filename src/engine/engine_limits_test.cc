@@ -85,7 +85,7 @@ TEST(EngineLimitsTest, AFullQueueRefusesWithTheNumbers) {
   const Result<TokenStream> refused = fake.engine->Submit({.prompt = Prompt(4)});
 
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.status().code(), StatusCode::kUnavailable);
   EXPECT_THAT(refused.status().message(), HasSubstr("3 requests run or wait, limit 3"));
   gate.Open();
   for (TokenStream& stream : streams) EXPECT_THAT(Drain(stream).tokens, SizeIs(1));

@@ -30,6 +30,11 @@ Status SamplingOptions::Validate() const {
   KVERN_RETURN_IF_ERROR(CheckFloat("min_p", min_p, min_p >= 0 && min_p <= 1, "0 to 1"));
   KVERN_RETURN_IF_ERROR(CheckFloat("repeat_penalty", repeat_penalty,
                                    std::isfinite(repeat_penalty) && repeat_penalty > 0, "a positive number"));
+  const auto check_penalty = [](const char* name, float value) {
+    return CheckFloat(name, value, value >= -2 && value <= 2, "-2 to 2");
+  };
+  KVERN_RETURN_IF_ERROR(check_penalty("presence_penalty", presence_penalty));
+  KVERN_RETURN_IF_ERROR(check_penalty("frequency_penalty", frequency_penalty));
   for (size_t i = 0; i < logit_bias.size(); ++i) {
     // Minus infinity forbids a token.
     const float bias = logit_bias[i].second;
@@ -43,6 +48,10 @@ Status SamplingOptions::Validate() const {
 Status Request::Validate() const {
   if (prompt.empty()) return Status::InvalidArgument("prompt: has no tokens, expected at least one");
   KVERN_RETURN_IF_ERROR(sampling.Validate());
+  if (num_top_logprobs > kMaxTopLogprobs) {
+    return Status::InvalidArgument("num_top_logprobs is " + std::to_string(num_top_logprobs) + ", expected at most " +
+                                   std::to_string(kMaxTopLogprobs));
+  }
   if (stop.size() > kMaxStopStrings) {
     return Status::InvalidArgument("stop: " + std::to_string(stop.size()) + " strings, expected at most " +
                                    std::to_string(kMaxStopStrings));

@@ -26,8 +26,8 @@ bool HasLarger(std::span<const float> group, float limit) {
 
 }  // namespace
 
-Sampler::Sampler(SamplingOptions options, uint32_t choice_index, const KernelTable& kernels)
-    : options_(std::move(options)), choice_index_(choice_index), kernels_(kernels) {}
+Sampler::Sampler(SamplingOptions options, uint32_t choice_index, const KernelTable& kernels, size_t prompt_tokens)
+    : options_(std::move(options)), choice_index_(choice_index), kernels_(kernels), num_counted_(prompt_tokens) {}
 
 Result<TokenId> Sampler::Sample(std::span<const float> raw_logits, std::span<const TokenId> tokens) {
   const std::span<const float> logits = Adjust(raw_logits, tokens);
@@ -62,10 +62,12 @@ Result<TokenId> Sampler::Sample(std::span<const float> raw_logits, std::span<con
 
 std::span<const float> Sampler::Adjust(std::span<const float> logits, std::span<const TokenId> tokens) {
   const bool has_penalty = options_.repeat_penalty != 1 && options_.repeat_window > 0;
-  if (options_.logit_bias.empty() && !has_penalty) return logits;
+  const bool counts_tokens = options_.presence_penalty != 0 || options_.frequency_penalty != 0;
+  if (options_.logit_bias.empty() && !has_penalty && !counts_tokens) return logits;
   adjusted_.assign(logits.begin(), logits.end());
   for (const auto& [token, bias] : options_.logit_bias) adjusted_[static_cast<size_t>(token)] += bias;
   if (has_penalty) PenaliseRepeats(tokens);
+  if (counts_tokens) PenaliseOccurrences(tokens);
   return adjusted_;
 }
 
@@ -78,6 +80,15 @@ void Sampler::PenaliseRepeats(std::span<const TokenId> tokens) {
   for (const TokenId token : recent_) {
     float& logit = adjusted_[static_cast<size_t>(token)];
     logit = logit > 0 ? logit / options_.repeat_penalty : logit * options_.repeat_penalty;
+  }
+}
+
+// Each token is changed once, so the order of the map does not matter.
+void Sampler::PenaliseOccurrences(std::span<const TokenId> tokens) {
+  for (; num_counted_ < tokens.size(); ++num_counted_) ++counts_[tokens[num_counted_]];
+  for (const auto& [token, count] : counts_) {
+    adjusted_[static_cast<size_t>(token)] -=
+        options_.presence_penalty + options_.frequency_penalty * static_cast<float>(count);
   }
 }
 

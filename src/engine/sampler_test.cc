@@ -198,6 +198,28 @@ TEST_P(SamplerTest, KnownDrawsStayAsTheyAre) {
   EXPECT_THAT(drawn, ElementsAre(657, 73, 411, 661, 928, 565, 896, 333, 370));
 }
 
+TEST_P(SamplerTest, PresenceAndFrequencyCountTheAnswerAndNotThePrompt) {
+  const auto next = [&](SamplingOptions options, const std::vector<TokenId>& tokens) {
+    Sampler sampler(options, 0, *GetParam(), /*prompt_tokens=*/3);
+    return sampler.Sample(std::vector<float>{3.0f, 2.5f, 1.9f}, tokens).value();
+  };
+
+  EXPECT_EQ(next({.presence_penalty = 1}, {0, 0, 0}), 0);
+  EXPECT_EQ(next({.presence_penalty = 1}, {1, 1, 1, 0}), 1);
+  EXPECT_EQ(next({.presence_penalty = 1}, {1, 1, 1, 0, 1}), 0);  // 2, 1.5, 1.9: once or often is the same.
+  EXPECT_EQ(next({.presence_penalty = 1}, {1, 1, 1, 0, 0, 1}), 0);
+  EXPECT_EQ(next({.frequency_penalty = 0.7f}, {1, 1, 1, 0, 0, 1}), 2);  // 1.6, 1.8, 1.9.
+  EXPECT_EQ(next({.frequency_penalty = -1}, {1, 1, 1, 1}), 1);
+}
+
+TEST_P(SamplerTest, CountsGoOnFromCallToCall) {
+  Sampler sampler({.frequency_penalty = 1}, 0, *GetParam(), /*prompt_tokens=*/1);
+  std::vector<TokenId> tokens = {0};
+  for (int i = 0; i < 6; ++i) tokens.push_back(sampler.Sample(std::vector<float>{2.6f, 2.0f, 0.5f}, tokens).value());
+
+  EXPECT_THAT(tokens, ElementsAre(0, 0, 1, 0, 1, 0, 2));
+}
+
 TEST_P(SamplerTest, TopKAgreesWithAFullSort) {
   const std::vector<float> logits = ManyLogits(777);
   std::vector<TokenId> sorted(logits.size());

@@ -33,7 +33,9 @@ Sequence::Sequence(const Context& context, Request request, std::shared_ptr<Toke
       tokens_(std::move(request.prompt)),
       cache_(context.cache, max_slots_),
       spill_(context.store != nullptr ? std::make_unique<SequenceSpill>(context.cache, *context.store) : nullptr),
-      sampler_(std::move(request.sampling), request.choice_index, context.kernels),
+      sampler_(std::move(request.sampling), request.choice_index, context.kernels, tokens_.size()),
+      logprobs_(request.wants_logprobs ? std::make_unique<LogprobReader>(request.num_top_logprobs, context.kernels)
+                                       : nullptr),
       decoder_(context.tokenizer),
       stop_checker_(std::move(request.stop)),
       submitted_(Clock::now()) {
@@ -92,6 +94,12 @@ uint64_t Sequence::OnComputed(uint64_t count, uint64_t num_reused, uint64_t quer
   return num_again;
 }
 
+Result<TokenId> Sequence::DrawFrom(std::span<const float> logits) {
+  Result<TokenId> token = sampler_.Sample(logits, tokens_);
+  if (token.ok() && logprobs_ != nullptr) logprobs_->Read(logits, *token);
+  return token;
+}
+
 void Sequence::OnDrawn(const Result<TokenId>& token) {
   KVERN_DCHECK(num_pending() == 0);
   if (!token.ok()) return Finish(FinishReason::kNone, token.status());
@@ -138,6 +146,13 @@ void Sequence::CloseStream() {
   stream_->Finish(reason_, status_, stats_);
 }
 
-void Sequence::Emit(TokenId token, std::string text) { stream_->Emit({token, std::move(text)}, stats_); }
+void Sequence::Emit(TokenId token, std::string text) {
+  TokenEvent event = {.token = token, .text = std::move(text)};
+  if (token >= 0 && logprobs_ != nullptr) {
+    event.logprob = logprobs_->drawn();
+    event.top_logprobs = logprobs_->top();
+  }
+  stream_->Emit(std::move(event), stats_);
+}
 
 }  // namespace kvern

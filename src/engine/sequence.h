@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/logprobs.h"
 #include "engine/sampler.h"
 #include "engine/stop_checker.h"
 #include "engine/token_stream_state.h"
@@ -72,7 +73,7 @@ class Sequence {
   // it had computed before.
   uint64_t OnComputed(uint64_t count, uint64_t num_reused, uint64_t query_key_products);
   // All are computed; `logits` are those of the last one. Draws the next token. May run on any thread.
-  Result<TokenId> DrawFrom(std::span<const float> logits) { return sampler_.Sample(logits, tokens_); }
+  Result<TokenId> DrawFrom(std::span<const float> logits);
   // What was drawn: emits the token and finishes the sequence where it ends.
   void OnDrawn(const Result<TokenId>& token);
 
@@ -101,6 +102,7 @@ class Sequence {
   std::unique_ptr<SequenceSpill> spill_;  // Null where there is no store.
   uint64_t num_lost_ = 0;                 // Tokens that a preemption lost and that are not computed again yet.
   Sampler sampler_;
+  std::unique_ptr<LogprobReader> logprobs_;  // Null where the request does not want them.
   StreamDecoder decoder_;
   StopChecker stop_checker_;
 

@@ -22,6 +22,7 @@ void TokenStream::State::Emit(TokenEvent event, const RequestStats& stats_so_far
     const std::lock_guard lock(mutex);
     stats = stats_so_far;
     events.push_back(std::move(event));
+    if (wake) wake();
   }
   changed.notify_all();
 }
@@ -33,6 +34,7 @@ void TokenStream::State::Finish(FinishReason finish_reason, Status finish_status
     reason = finish_reason;
     status = std::move(finish_status);
     stats = final_stats;
+    if (wake) wake();
   }
   changed.notify_all();
 }
@@ -42,13 +44,18 @@ TokenStream::TokenStream(TokenStream&&) noexcept = default;
 
 TokenStream& TokenStream::operator=(TokenStream&& other) noexcept {
   if (this != &other) {
-    Cancel();
+    Abandon();
     state_ = std::move(other.state_);
   }
   return *this;
 }
 
-TokenStream::~TokenStream() { Cancel(); }
+TokenStream::~TokenStream() { Abandon(); }
+
+void TokenStream::Abandon() {
+  Cancel();
+  OnReady({});
+}
 
 std::optional<TokenEvent> TokenStream::Next() {
   if (state_ == nullptr) return std::nullopt;
@@ -58,6 +65,28 @@ std::optional<TokenEvent> TokenStream::Next() {
   TokenEvent event = std::move(state_->events.front());
   state_->events.pop_front();
   return event;
+}
+
+std::optional<TokenEvent> TokenStream::Poll() {
+  if (state_ == nullptr) return std::nullopt;
+  const std::lock_guard lock(state_->mutex);
+  if (state_->events.empty()) return std::nullopt;
+  TokenEvent event = std::move(state_->events.front());
+  state_->events.pop_front();
+  return event;
+}
+
+bool TokenStream::is_done() const {
+  if (state_ == nullptr) return true;
+  const std::lock_guard lock(state_->mutex);
+  return state_->is_finished && state_->events.empty();
+}
+
+void TokenStream::OnReady(std::function<void()> wake) {
+  if (state_ == nullptr) return;
+  const std::lock_guard lock(state_->mutex);
+  state_->wake = std::move(wake);
+  if (state_->wake && (!state_->events.empty() || state_->is_finished)) state_->wake();
 }
 
 void TokenStream::Cancel() {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 
 #include "kvern/token_stream.h"
@@ -21,7 +22,8 @@ struct TokenStream::State {
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<TokenEvent> events;  // Guarded by mutex, as are those below.
+  std::function<void()> wake;  // Called with the lock held. Guarded by mutex, as are those below.
+  std::deque<TokenEvent> events;
   bool is_finished = false;
   FinishReason reason = FinishReason::kNone;
   Status status;

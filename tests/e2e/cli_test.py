@@ -19,7 +19,7 @@ MODEL = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 KVERN = str(ROOT / "build" / "release" / "kvern")
 PROMPT = "The capital of France is"
 PROMPT_IDS = [504, 3575, 282, 4649, 314]  # As transformers encodes it.
-COMMANDS = ["run", "demo", "tokenize", "inspect", "ppl", "bench", "quality", "diagnose", "compare"]
+COMMANDS = ["run", "serve", "demo", "tokenize", "inspect", "ppl", "bench", "quality", "diagnose", "compare"]
 LONG = "600"  # Tokens; far more than are generated before the test interrupts.
 
 needs_model = unittest.skipUnless(MODEL.exists(), f"{MODEL.name} is not in models/: scripts/fetch_model.sh smollm2")

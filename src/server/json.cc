@@ -1,0 +1,75 @@
+#include "server/json.h"
+
+#include <array>
+
+namespace kvern::server {
+namespace {
+
+// Walks over the text without understanding it: brackets, commas and strings are enough to bound what a parser would
+// build. What is no JSON is left to the parser.
+Status CheckShape(std::string_view text) {
+  std::array<size_t, kMaxJsonDepth> num_keys = {};  // Of the open objects and arrays; of arrays it does not matter.
+  size_t depth = 0;
+  size_t num_values = 1;
+  bool is_in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (is_in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') is_in_string = false;
+      continue;
+    }
+    switch (c) {
+      case '"': is_in_string = true; break;
+      case '{':
+      case '[':
+        if (depth == kMaxJsonDepth) {
+          return Status::InvalidArgument("is nested deeper than " + std::to_string(kMaxJsonDepth) + " levels at byte " +
+                                         std::to_string(i));
+        }
+        num_keys[depth++] = 0;
+        ++num_values;
+        break;
+      case '}':
+      case ']':
+        if (depth > 0) --depth;
+        break;
+      case ':':
+        if (depth > 0 && ++num_keys[depth - 1] > kMaxJsonKeys) {
+          return Status::InvalidArgument("has an object with more than " + std::to_string(kMaxJsonKeys) +
+                                         " keys at byte " + std::to_string(i));
+        }
+        break;
+      case ',': ++num_values; break;
+      default: break;
+    }
+    if (num_values > kMaxJsonValues) {
+      return Status::InvalidArgument("holds more than " + std::to_string(kMaxJsonValues) + " values");
+    }
+  }
+  return Status::Ok();
+}
+
+// "[json.exception.parse_error.101] parse error at line 1, column 2: ..." without the part in brackets.
+std::string Reason(const std::exception& error) {
+  const std::string_view what = error.what();
+  const size_t end = what.starts_with('[') ? what.find("] ") : std::string_view::npos;
+  return std::string(end == std::string_view::npos ? what : what.substr(end + 2));
+}
+
+}  // namespace
+
+Result<Json> ParseJson(std::string_view text) {
+  KVERN_RETURN_IF_ERROR(CheckShape(text));
+  try {
+    return Json::parse(text.begin(), text.end());
+  } catch (const std::exception& error) {
+    return Status::InvalidArgument("is no JSON: " + Reason(error));
+  }
+}
+
+std::string DumpJson(const Json& json) {
+  return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+}  // namespace kvern::server

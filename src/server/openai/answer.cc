@@ -1,0 +1,301 @@
+#include "server/openai/answer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "server/random_id.h"
+
+namespace kvern::server {
+namespace {
+
+// Of a piece of a stream; what is more waits with the engine until the client has taken this much.
+constexpr size_t kPieceBytes = 16u << 10;
+
+struct Choice {
+  TokenStream stream;
+  uint32_t index;   // Of all choices of the request.
+  uint32_t prompt;  // Whose answer it is.
+  LogprobsJson logprobs;
+  std::string text = {};  // So far, where the answer is sent as a whole.
+  bool is_begun = false;
+  bool is_ended = false;
+};
+
+uint64_t MicrosSince(std::chrono::steady_clock::time_point begin) {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin).count());
+}
+
+class AnswerSource : public ReplySource {
+ public:
+  AnswerSource(AnswerHeader header, bool includes_usage, std::vector<Choice> choices, TenantSlots::Slot slot,
+               std::shared_ptr<RequestRecord> record)
+      : header_(std::move(header)),
+        includes_usage_(includes_usage),
+        choices_(std::move(choices)),
+        slot_(std::move(slot)),
+        record_(std::move(record)) {}
+  ~AnswerSource() override { FillRecord(); }
+
+  void OnReady(std::function<void()> wake) override {
+    for (Choice& choice : choices_) choice.stream.OnReady(wake);
+  }
+  void Stop() override {
+    for (Choice& choice : choices_) choice.stream.Cancel();
+  }
+  bool Read(HttpResponse& response) override;
+
+ private:
+  // Takes what has come for `choice`. False where its answer failed: `response` tells the client.
+  bool ReadChoice(Choice& choice, HttpResponse& response);
+  bool Fail(const Status& status, HttpResponse& response);
+  void Append(HttpResponse& response, Json choice, const RequestStats* stats = nullptr) const;
+  void AppendWhole(HttpResponse& response);
+  Usage CountUsage() const;
+  void FillRecord();
+
+  const AnswerHeader header_;
+  const bool includes_usage_;
+  std::vector<Choice> choices_;
+  const TenantSlots::Slot slot_;
+  const std::shared_ptr<RequestRecord> record_;
+};
+
+bool AnswerSource::Read(HttpResponse& response) {
+  for (Choice& choice : choices_) {
+    if (choice.is_ended) continue;
+    if (!ReadChoice(choice, response)) return true;
+    if (response.body.size() >= kPieceBytes) return false;
+  }
+  if (!std::ranges::all_of(choices_, &Choice::is_ended)) return false;
+  if (!header_.is_streamed) {
+    AppendWhole(response);
+    return true;
+  }
+  if (includes_usage_) {
+    Json chunk = header_.With(Json::array());
+    chunk["usage"] = ToJson(CountUsage());
+    response.body += Event(chunk);
+  }
+  response.body += kLastEvent;
+  return true;
+}
+
+bool AnswerSource::ReadChoice(Choice& choice, HttpResponse& response) {
+  if (header_.is_streamed && header_.kind == AnswerKind::kChat && !choice.is_begun) {
+    Append(response, FirstStreamedChoice(choice.index));
+  }
+  choice.is_begun = true;
+  bool has_events = false;
+  while (!header_.is_streamed || choice.text.size() < kPieceBytes) {
+    std::optional<TokenEvent> event = choice.stream.Poll();
+    if (!event.has_value()) break;
+    has_events = true;
+    if (!record_->first_token_us.has_value()) record_->first_token_us = MicrosSince(record_->begin);
+    choice.text += event->text;
+    choice.logprobs.Add(*event);
+  }
+  if (header_.is_streamed && has_events) {
+    const std::string text = std::exchange(choice.text, {});
+    Json logprobs = choice.logprobs.Take();
+    // Text may wait until it is certain; then there is nothing to say.
+    if (!text.empty() || !logprobs.is_null()) {
+      Append(response, StreamedChoice(header_.kind, choice.index, text, std::move(logprobs)));
+    }
+  }
+  if (!choice.stream.is_done()) return true;
+  choice.is_ended = true;
+  if (!choice.stream.status().ok()) return !Fail(choice.stream.status(), response);
+  if (choice.stream.finish_reason() == FinishReason::kCancelled) return !Fail(Status::Cancelled(""), response);
+  if (header_.is_streamed) {
+    const RequestStats stats = choice.stream.stats();
+    const std::string reason = FinishReasonText(choice.stream.finish_reason());
+    Append(response, LastStreamedChoice(header_.kind, choice.index, reason), &stats);
+  }
+  return true;
+}
+
+// Ends the whole reply: the other choices are cancelled with it.
+bool AnswerSource::Fail(const Status& status, HttpResponse& response) {
+  const ApiError error = FromEngine(status, "");
+  record_->error = error.message;
+  record_->finish_reason = "error";
+  if (header_.is_streamed) {
+    response.body += Event(ToJson(error));
+  } else {
+    HttpResponse failed = ToResponse(error);
+    response.status = failed.status;
+    response.body = std::move(failed.body);
+    if (error.retry_after_s > 0) response.headers.push_back({"Retry-After", std::to_string(error.retry_after_s)});
+  }
+  return true;
+}
+
+void AnswerSource::Append(HttpResponse& response, Json choice, const RequestStats* stats) const {
+  Json chunk = header_.With(Json::array({std::move(choice)}));
+  if (includes_usage_) chunk["usage"] = nullptr;  // It comes with the last chunk.
+  if (stats != nullptr) chunk["timings"] = TimingsJson({*stats});
+  response.body += Event(chunk);
+}
+
+void AnswerSource::AppendWhole(HttpResponse& response) {
+  Json choices = Json::array();
+  std::vector<RequestStats> stats;
+  for (Choice& choice : choices_) {
+    stats.push_back(choice.stream.stats());
+    choices.push_back(WholeChoice(header_.kind, choice.index, choice.text, choice.logprobs.Take(),
+                                  FinishReasonText(choice.stream.finish_reason())));
+  }
+  Json body = header_.With(std::move(choices));
+  body["usage"] = ToJson(CountUsage());
+  body["timings"] = TimingsJson(stats);
+  response.body = DumpJson(body);
+}
+
+// A prompt counts once, however many answers it gets; what one of them computed, the others find.
+Usage AnswerSource::CountUsage() const {
+  Usage usage;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const RequestStats stats = choices_[i].stream.stats();
+    usage.completion_tokens += stats.generated_tokens;
+    if (i > 0 && choices_[i].prompt == choices_[i - 1].prompt) continue;
+    uint64_t cached_tokens = stats.prompt_tokens_reused;
+    for (const Choice& other : choices_) {
+      if (other.prompt == choices_[i].prompt) {
+        cached_tokens = std::min(cached_tokens, other.stream.stats().prompt_tokens_reused);
+      }
+    }
+    usage.prompt_tokens += stats.prompt_tokens;
+    usage.cached_tokens += cached_tokens;
+  }
+  return usage;
+}
+
+void AnswerSource::FillRecord() {
+  RequestRecord& record = *record_;
+  const Usage usage = CountUsage();
+  record.prompt_tokens = usage.prompt_tokens;
+  record.cached_tokens = usage.cached_tokens;
+  record.generated_tokens = usage.completion_tokens;
+  for (const Choice& choice : choices_) {
+    const RequestStats stats = choice.stream.stats();
+    record.queue_us = std::max(record.queue_us, stats.queue_us);
+    record.prefill_us = std::max(record.prefill_us, stats.prefill_us);
+    record.decode_us = std::max(record.decode_us, stats.decode_us);
+  }
+  if (!record.finish_reason.empty()) return;
+  const bool is_ended = std::ranges::all_of(choices_, &Choice::is_ended);
+  record.finish_reason = is_ended ? FinishReasonText(choices_.front().stream.finish_reason()) : "cancelled";
+}
+
+std::optional<ApiError> CheckAgainstModel(const ServedModel& model, const AnswerOptions& options,
+                                          const std::vector<EncodedPrompt>& prompts) {
+  const EngineOptions& engine = model.engine.options();
+  if (options.num_choices > engine.max_sequences) {
+    return ApiError{.message = "n: is " + std::to_string(options.num_choices) + ", this server runs at most " +
+                               std::to_string(engine.max_sequences) + " answers at once",
+                    .param = "n"};
+  }
+  for (const EncodedPrompt& prompt : prompts) {
+    if (prompt.tokens.empty()) {
+      return ApiError{.message = prompt.path + ": has no tokens, expected at least one", .param = prompt.path};
+    }
+    if (prompt.tokens.size() > engine.context_tokens) {
+      return ApiError{.message = prompt.path + ": has " + std::to_string(prompt.tokens.size()) +
+                                 " tokens, more than the context of " + std::to_string(engine.context_tokens),
+                      .param = prompt.path,
+                      .code = "context_length_exceeded"};
+    }
+  }
+  return std::nullopt;
+}
+
+// The field of ours that a message of the engine speaks about.
+std::string ParameterOf(const Status& status, const std::string& prompt_path) {
+  for (const char* name : {"logit_bias", "stop", "temperature", "top_p", "min_p"}) {
+    if (status.message().starts_with(name)) return name;
+  }
+  return prompt_path;
+}
+
+}  // namespace
+
+std::optional<ApiError> CheckModelName(const ServedModel& model, const std::string& name) {
+  if (name.empty() || name == model.id) return std::nullopt;
+  return ApiError{.status = 404,
+                  .message = "model: there is no model " + DumpJson(name) + ", this server has " + DumpJson(model.id),
+                  .param = "model",
+                  .code = "model_not_found"};
+}
+
+std::variant<EncodedPrompt, ApiError> EncodePrompt(const ServedModel& model, const std::string& text, std::string path,
+                                                   bool adds_special) {
+  const uint64_t context = model.engine.options().context_tokens;
+  if (text.size() / std::max<uint64_t>(1, model.max_token_bytes) > context) {
+    return ApiError{.message = path + ": is a text of " + std::to_string(text.size()) +
+                               " bytes, which has more tokens than the context of " + std::to_string(context),
+                    .param = path,
+                    .code = "context_length_exceeded"};
+  }
+  auto tokens = model.engine.tokenizer().Encode(text, {.add_special = adds_special, .parse_special = true});
+  if (!tokens.ok()) return ApiError{.message = path + ": " + tokens.status().message(), .param = path};
+  return EncodedPrompt{std::move(tokens).value(), std::move(path)};
+}
+
+HttpReply StartAnswer(RouteContext& context, AnswerKind kind, const AnswerOptions& options,
+                      std::vector<EncodedPrompt> prompts, uint32_t default_max_tokens) {
+  const ServedModel& model = *context.model;
+  if (const auto error = CheckAgainstModel(model, options, prompts)) return ReplyWith(context, *error);
+  Result<TenantSlots::Slot> slot = context.slots.Acquire(context.tenant.name);
+  if (!slot.ok()) return ReplyWith(context, FromEngine(slot.status(), ""));
+
+  Request request;
+  request.max_tokens = options.max_tokens.value_or(default_max_tokens);
+  request.sampling = options.sampling;
+  if (!options.has_seed) request.sampling.seed = RandomBits64();
+  request.stop = options.stop;
+  request.ends_at_eos = options.ends_at_eos;
+  request.wants_logprobs = options.wants_logprobs;
+  request.num_top_logprobs = options.num_top_logprobs;
+  request.tenant = context.tenant.name;
+  request.cache_salt = context.tenant.cache_group;
+  std::vector<Choice> choices;
+  for (uint32_t p = 0; p < prompts.size(); ++p) {
+    request.prompt = std::move(prompts[p].tokens);
+    auto streams = model.engine.SubmitChoices(request, options.num_choices);
+    if (!streams.ok()) {
+      return ReplyWith(context, FromEngine(streams.status(), ParameterOf(streams.status(), prompts[p].path)));
+    }
+    for (TokenStream& stream : *streams) {
+      const auto index = static_cast<uint32_t>(choices.size());
+      choices.push_back({.stream = std::move(stream),
+                         .index = index,
+                         .prompt = p,
+                         .logprobs = LogprobsJson(kind, options.wants_logprobs, model.engine.tokenizer())});
+    }
+  }
+  context.record->generates = true;
+  context.record->is_streamed = options.is_streamed;
+
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  AnswerHeader header = {.kind = kind,
+                         .id = NewAnswerId(kind),
+                         .model = model.id,
+                         .created_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+                         .is_streamed = options.is_streamed};
+  HttpReply reply;
+  reply.is_event_stream = options.is_streamed;
+  if (options.is_streamed) {
+    reply.response.headers = {{"Content-Type", "text/event-stream; charset=utf-8"},
+                              {"Cache-Control", "no-cache"},
+                              {"X-Accel-Buffering", "no"}};  // Proxies: pass pieces on as they come.
+  } else {
+    reply.response.headers = {{"Content-Type", "application/json"}};
+  }
+  reply.source = std::make_unique<AnswerSource>(std::move(header), options.includes_usage, std::move(choices),
+                                                std::move(*slot), context.record);
+  return reply;
+}
+
+}  // namespace kvern::server

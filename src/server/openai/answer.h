@@ -1,0 +1,32 @@
+// An answer on its way from the engine to the client: all choices of one request, whole or as an event stream.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/openai/answer_format.h"
+#include "server/openai/requests.h"
+#include "server/route_context.h"
+
+namespace kvern::server {
+
+// Token ids of a prompt, and the name of the field that they come from.
+struct EncodedPrompt {
+  std::vector<TokenId> tokens;
+  std::string path;  // "prompt[1]"
+};
+
+// `text` as token ids, control tokens in it included. An error names `path`; a text that cannot fit the context,
+// however it is cut, is refused before it is looked at.
+std::variant<EncodedPrompt, ApiError> EncodePrompt(const ServedModel& model, const std::string& text, std::string path,
+                                                   bool adds_special);
+
+// Submits options.num_choices answers to each prompt, at most so many tokens each unless the client says so, and
+// returns the reply that follows them, or an error.
+HttpReply StartAnswer(RouteContext& context, AnswerKind kind, const AnswerOptions& options,
+                      std::vector<EncodedPrompt> prompts, uint32_t default_max_tokens);
+
+// The error where `model` is not the one that the client names.
+std::optional<ApiError> CheckModelName(const ServedModel& model, const std::string& name);
+
+}  // namespace kvern::server

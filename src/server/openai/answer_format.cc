@@ -1,0 +1,164 @@
+#include "server/openai/answer_format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "server/random_id.h"
+
+namespace kvern::server {
+namespace {
+
+// JSON has no minus infinity; clients of the API know this number for "never".
+constexpr double kNever = -9999.0;
+
+double Logprob(float value) { return std::isfinite(value) ? std::max(static_cast<double>(value), kNever) : kNever; }
+
+uint64_t CountCharacters(std::string_view text) {
+  return static_cast<uint64_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
+}
+
+double Millis(uint64_t us) { return static_cast<double>(us) / 1000; }
+
+double Ratio(double a, double b) { return b > 0 ? a / b : 0; }
+
+Json NullIfEmpty(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+}  // namespace
+
+Json AnswerHeader::With(Json choices) const {
+  const char* object = kind == AnswerKind::kText ? "text_completion"
+                       : is_streamed             ? "chat.completion.chunk"
+                                                 : "chat.completion";
+  return {{"id", id},
+          {"object", object},
+          {"created", created_s},
+          {"model", model},
+          {"system_fingerprint", "kvern"},
+          {"choices", std::move(choices)}};
+}
+
+std::string NewAnswerId(AnswerKind kind) {
+  return (kind == AnswerKind::kChat ? "chatcmpl-" : "cmpl-") + RandomHex128();
+}
+
+void LogprobsJson::Add(const TokenEvent& event) {
+  if (is_wanted_ && event.token >= 0) events_.push_back(event);
+}
+
+// `token` is text and may lack bytes of a character that two tokens share; `bytes` has them all.
+Json LogprobsJson::ChatToken(const TokenLogprob& token) const {
+  const std::string text = tokenizer_->TokenBytes(token.token, /*render_special=*/true);
+  Json bytes = Json::array();
+  for (const char c : text) bytes.push_back(static_cast<uint8_t>(c));
+  return {{"token", text}, {"logprob", Logprob(token.logprob)}, {"bytes", std::move(bytes)}};
+}
+
+Json LogprobsJson::Take() {
+  if (events_.empty()) return nullptr;
+  const std::vector<TokenEvent> events = std::exchange(events_, {});
+  if (kind_ == AnswerKind::kChat) {
+    Json content = Json::array();
+    for (const TokenEvent& event : events) {
+      Json entry = ChatToken({event.token, event.logprob});
+      Json& top = entry["top_logprobs"] = Json::array();
+      for (const TokenLogprob& token : event.top_logprobs) top.push_back(ChatToken(token));
+      content.push_back(std::move(entry));
+    }
+    return {{"content", std::move(content)}, {"refusal", nullptr}};
+  }
+  Json tokens = Json::array(), logprobs = Json::array(), tops = Json::array(), offsets = Json::array();
+  for (const TokenEvent& event : events) {
+    const std::string text = tokenizer_->TokenBytes(event.token, /*render_special=*/true);
+    Json top = Json::object();
+    for (const TokenLogprob& token : event.top_logprobs) {
+      // Two tokens may have the same text; the likelier one stays.
+      top.emplace(tokenizer_->TokenBytes(token.token, /*render_special=*/true), Logprob(token.logprob));
+    }
+    tokens.push_back(text);
+    logprobs.push_back(Logprob(event.logprob));
+    tops.push_back(std::move(top));
+    offsets.push_back(num_characters_);
+    num_characters_ += CountCharacters(text);
+  }
+  return {{"tokens", std::move(tokens)},
+          {"token_logprobs", std::move(logprobs)},
+          {"top_logprobs", std::move(tops)},
+          {"text_offset", std::move(offsets)}};
+}
+
+Json StreamedChoice(AnswerKind kind, uint32_t index, const std::string& text, Json logprobs) {
+  if (kind == AnswerKind::kText) {
+    return {{"text", text}, {"index", index}, {"logprobs", std::move(logprobs)}, {"finish_reason", nullptr}};
+  }
+  return {
+      {"index", index}, {"delta", {{"content", text}}}, {"logprobs", std::move(logprobs)}, {"finish_reason", nullptr}};
+}
+
+Json FirstStreamedChoice(uint32_t index) {
+  return {{"index", index},
+          {"delta", {{"role", "assistant"}, {"content", ""}}},
+          {"logprobs", nullptr},
+          {"finish_reason", nullptr}};
+}
+
+Json LastStreamedChoice(AnswerKind kind, uint32_t index, const std::string& finish_reason) {
+  if (kind == AnswerKind::kText) {
+    return {{"text", ""}, {"index", index}, {"logprobs", nullptr}, {"finish_reason", finish_reason}};
+  }
+  return {{"index", index}, {"delta", Json::object()}, {"logprobs", nullptr}, {"finish_reason", finish_reason}};
+}
+
+Json WholeChoice(AnswerKind kind, uint32_t index, const std::string& text, Json logprobs,
+                 const std::string& finish_reason) {
+  if (kind == AnswerKind::kText) {
+    return {{"text", text},
+            {"index", index},
+            {"logprobs", std::move(logprobs)},
+            {"finish_reason", NullIfEmpty(finish_reason)}};
+  }
+  return {{"index", index},
+          {"message", {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}}},
+          {"logprobs", std::move(logprobs)},
+          {"finish_reason", NullIfEmpty(finish_reason)}};
+}
+
+std::string FinishReasonText(FinishReason reason) { return reason == FinishReason::kLength ? "length" : "stop"; }
+
+Json TimingsJson(const std::vector<RequestStats>& answers) {
+  uint64_t prompt_n = 0, cache_n = 0, predicted_n = 0, intervals = 0;
+  uint64_t queue_us = 0, prefill_us = 0, decode_us = 0;
+  for (const RequestStats& stats : answers) {
+    cache_n += stats.prompt_tokens_reused;
+    prompt_n += stats.prompt_tokens - std::min(stats.prompt_tokens, stats.prompt_tokens_reused);
+    predicted_n += stats.generated_tokens;
+    intervals += stats.generated_tokens > 0 ? stats.generated_tokens - 1 : 0;  // The first comes with the prompt.
+    queue_us = std::max(queue_us, stats.queue_us);
+    prefill_us = std::max(prefill_us, stats.prefill_us);
+    decode_us = std::max(decode_us, stats.decode_us);
+  }
+  const auto prompt = static_cast<double>(prompt_n), predicted = static_cast<double>(intervals);
+  const double prompt_ms = Millis(prefill_us), predicted_ms = Millis(decode_us);
+  return {{"cache_n", cache_n},
+          {"prompt_n", prompt_n},
+          {"prompt_ms", prompt_ms},
+          {"prompt_per_token_ms", Ratio(prompt_ms, prompt)},
+          {"prompt_per_second", 1000 * Ratio(prompt, prompt_ms)},
+          {"predicted_n", predicted_n},
+          {"predicted_ms", predicted_ms},
+          {"predicted_per_token_ms", Ratio(predicted_ms, predicted)},
+          {"predicted_per_second", 1000 * Ratio(predicted, predicted_ms)},
+          {"queue_ms", Millis(queue_us)}};
+}
+
+Json ToJson(const Usage& usage) {
+  return {{"prompt_tokens", usage.prompt_tokens},
+          {"completion_tokens", usage.completion_tokens},
+          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
+}
+
+std::string Event(const Json& data) { return "data: " + DumpJson(data) + "\n\n"; }
+
+}  // namespace kvern::server

@@ -1,0 +1,74 @@
+// The JSON of answers, whole and in pieces, as clients of the OpenAI API parse it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kvern/stats.h"
+#include "kvern/token_stream.h"
+#include "server/json.h"
+
+namespace kvern::server {
+
+enum class AnswerKind : uint8_t { kChat, kText };
+
+// What all pieces of one reply have in common.
+struct AnswerHeader {
+  AnswerKind kind;
+  std::string id;  // "chatcmpl-..."
+  std::string model;
+  int64_t created_s;
+  bool is_streamed;
+
+  // {id, object, created, model, system_fingerprint, choices}
+  Json With(Json choices) const;
+};
+
+// "chatcmpl-" or "cmpl-" and 32 random hex digits.
+std::string NewAnswerId(AnswerKind kind);
+
+// Log probabilities of tokens, gathered until they are taken. Where they are not wanted it stays empty.
+class LogprobsJson {
+ public:
+  LogprobsJson(AnswerKind kind, bool is_wanted, const Tokenizer& tokenizer)
+      : kind_(kind), is_wanted_(is_wanted), tokenizer_(&tokenizer) {}
+  void Add(const TokenEvent& event);
+  // What was added since the last call, as the value of "logprobs"; null where nothing was.
+  Json Take();
+
+ private:
+  Json ChatToken(const TokenLogprob& token) const;
+
+  AnswerKind kind_;
+  bool is_wanted_;
+  const Tokenizer* tokenizer_;
+  uint64_t num_characters_ = 0;  // Of all tokens so far.
+  std::vector<TokenEvent> events_;
+};
+
+// One of `choices`. `logprobs` and `finish_reason` may be null.
+Json StreamedChoice(AnswerKind kind, uint32_t index, const std::string& text, Json logprobs);
+Json FirstStreamedChoice(uint32_t index);  // Chat: says whose turn it is.
+Json LastStreamedChoice(AnswerKind kind, uint32_t index, const std::string& finish_reason);
+Json WholeChoice(AnswerKind kind, uint32_t index, const std::string& text, Json logprobs,
+                 const std::string& finish_reason);
+
+// "stop" or "length".
+std::string FinishReasonText(FinishReason reason);
+
+// How long it took and what was found in the cache; of several answers the sums of tokens and the longest times.
+Json TimingsJson(const std::vector<RequestStats>& answers);
+
+struct Usage {
+  uint64_t prompt_tokens = 0;
+  uint64_t cached_tokens = 0;
+  uint64_t completion_tokens = 0;
+};
+Json ToJson(const Usage& usage);
+
+// "data: ...\n\n"
+std::string Event(const Json& data);
+inline constexpr std::string_view kLastEvent = "data: [DONE]\n\n";
+
+}  // namespace kvern::server

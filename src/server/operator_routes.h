@@ -1,0 +1,12 @@
+// The routes for those who run the server: is it alive, what does it do, what does its cache hold.
+#pragma once
+
+#include "server/route_context.h"
+
+namespace kvern::server {
+
+HttpReply Health(RouteContext& context);       // GET /health, /v1/health
+HttpReply ShowMetrics(RouteContext& context);  // GET /metrics
+HttpReply ShowCache(RouteContext& context);    // GET /v1/cache
+
+}  // namespace kvern::server
