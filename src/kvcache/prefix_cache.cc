@@ -29,6 +29,7 @@ KeyChain PrefixCache::NewChain(std::string_view salt) {
     Tenant added = {.number = static_cast<uint32_t>(tenants_.size()), .roots = {}};
     for (uint32_t g = 0; g < groups_.size(); ++g) added.roots.push_back(RootKey(fields_, g, salt));
     tenant = tenants_.emplace(salt, std::move(added)).first;
+    uses_.emplace_back();
   }
   return KeyChain(tenant->second.roots, tenant->second.number, fields_.block_size);
 }
@@ -43,6 +44,7 @@ PrefixMatch PrefixCache::Acquire(std::span<const TokenId> tokens, uint64_t max_t
   KVERN_CHECK(sequence.num_tokens() == 0);
   ++counters_.lookups;
   counters_.lookup_tokens += max_tokens;
+  uses_[chain.tenant()].lookup_tokens += max_tokens;
   const bool shares = placement_.shares_blocks();
   for (;;) {
     PrefixMatch match = Match(tokens, max_tokens, chain);
@@ -58,6 +60,7 @@ PrefixMatch PrefixCache::Acquire(std::span<const TokenId> tokens, uint64_t max_t
       }
       chain.SetPublished(match.num_tokens / block_size());
       counters_.hit_tokens += match.num_tokens;
+      uses_[chain.tenant()].hit_tokens += match.num_tokens;
       counters_.copied_tokens += shares ? match.num_partial_tokens : match.num_tokens;
       return match;
     }
@@ -167,7 +170,11 @@ uint64_t PrefixCache::Clear(std::optional<std::string_view> salt) {
 
 std::vector<TenantHolding> PrefixCache::Holdings() const {
   std::vector<TenantHolding> holdings(tenants_.size());
-  for (const auto& [salt, tenant] : tenants_) holdings[tenant.number].salt = salt;
+  for (const auto& [salt, tenant] : tenants_) {
+    holdings[tenant.number].salt = salt;
+    holdings[tenant.number].lookup_tokens = uses_[tenant.number].lookup_tokens;
+    holdings[tenant.number].hit_tokens = uses_[tenant.number].hit_tokens;
+  }
   for (size_t g = 0; g < groups_.size(); ++g) {
     const BlockPool& pool = groups_[g]->pool();
     for (BlockIndex block = 0; block < pool.total_blocks(); ++block) {

@@ -64,10 +64,11 @@ struct PrefixCounters {
   BlockCounts evicted = {};
 };
 
-// What a tenant has in the cache.
+// What a tenant has in the cache, and has had from it.
 struct TenantHolding {
   std::string salt;
   uint64_t blocks = 0, idle_blocks = 0, bytes = 0, tokens = 0;  // Tokens: of the first layer group.
+  uint64_t lookup_tokens = 0, hit_tokens = 0;                   // As in PrefixCounters.
 };
 
 class PrefixCache {
@@ -103,7 +104,8 @@ class PrefixCache {
   BlockCounts AvailableBlocks() const;  // Free or idle.
 
   // Single flight. Whoever computes a prompt says so from where its match ends; Commit ends it block by block,
-  // EndCompute where the sequence ends, however it does.
+  // EndCompute where the sequence ends, however it does. Nothing is in flight where a placement publishes at the end
+  // only: nobody could wait that long.
   void BeginCompute(const PrefixMatch& match, const KeyChain& chain, uint64_t owner);
   void EndCompute(uint64_t owner) { in_flight_.EndAll(owner); }
   // Who computes the block that comes after `match`, of the prompt of `chain`.
@@ -122,7 +124,7 @@ class PrefixCache {
 
   class Matcher;
   struct Tenant {
-    uint32_t number;
+    uint32_t number;  // From 0, in the order in which they came.
     std::vector<BlockKey> roots;
   };
   void Publish(std::span<const TokenId> tokens, KeyChain& chain, SequenceCache& sequence);
@@ -138,6 +140,10 @@ class PrefixCache {
   const Placement& placement_;
   std::vector<std::unique_ptr<GroupCache>> groups_;
   std::map<std::string, Tenant, std::less<>> tenants_;  // By salt; the operator's, so there are few.
+  struct TenantUse {
+    uint64_t lookup_tokens = 0, hit_tokens = 0;
+  };
+  std::vector<TenantUse> uses_;  // By the number of the tenant.
   InFlight in_flight_;
   PrefixCounters counters_;
 };

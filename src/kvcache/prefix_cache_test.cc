@@ -375,6 +375,38 @@ TEST(PrefixCacheTest, ClearFreesWhatIsIdleAndForgetsWhatIsNot) {
   EXPECT_EQ(world.cache->Stats().free_blocks, 32u);
 }
 
+TEST(PrefixCacheTest, EachTenantSeesWhatItHasAndWhatItHit) {
+  World world;
+  RunOnce(world, Range(0, 41), "a");
+  RunOnce(world, Range(0, 41), "b");
+  RunOnce(world, Range(0, 41), "a");
+
+  const std::vector<TenantHolding> holdings = world.prefix->Holdings();
+
+  ASSERT_EQ(holdings.size(), 2u);
+  EXPECT_EQ(holdings[0].salt, "a");
+  EXPECT_EQ(holdings[0].tokens, 41u);
+  EXPECT_EQ(holdings[0].blocks, 3u);
+  EXPECT_EQ(holdings[0].idle_blocks, 3u);
+  EXPECT_EQ(holdings[0].bytes, 3 * world.cache->pool(0).layout().block_bytes());
+  EXPECT_EQ(holdings[0].lookup_tokens, 80u);
+  EXPECT_EQ(holdings[0].hit_tokens, 40u);
+  EXPECT_EQ(holdings[1].hit_tokens, 0u);
+}
+
+TEST(PrefixCacheTest, APreemptedSequenceGoesOnWhereItWas) {
+  World world;
+  Runner runner(world, Range(0, 71));
+  runner.ComputeTo(70);
+  runner.Finish();
+
+  const PrefixMatch match = runner.Acquire();
+
+  EXPECT_EQ(match.num_tokens, 70u);
+  runner.Compute();
+  EXPECT_EQ(runner.sequence.num_tokens(), 71u);
+}
+
 TEST(PrefixCacheTest, AnUnknownPolicyIsRefused) {
   World world;
   const auto created =
