@@ -14,6 +14,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "kvern/cache_cost.h"
@@ -59,6 +61,12 @@ class Engine {
   // What a token and a sequence cost, and what the budget holds; fixed when the engine is opened.
   virtual const CacheCost& cache_cost() const = 0;
   virtual EngineStats Stats() const = 0;
+
+  // What of whom stands in the cache, one entry for each salt that has come. Waits for the step at hand, as the next.
+  virtual std::vector<TenantHolding> Holdings() = 0;
+  // Lets go what idle blocks hold, of one salt or (nullopt) of all; what runs goes on. Returns the bytes that became
+  // free.
+  virtual uint64_t ClearCache(const std::optional<std::string>& salt) = 0;
 };
 
 }  // namespace kvern

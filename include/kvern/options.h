@@ -44,8 +44,17 @@ struct CacheOptions {
   uint32_t window_tokens = 0;
   uint32_t num_sinks = 0;                 // First tokens that stay in sight of layers that see all in the model.
   std::vector<TokenRange> global_tokens;  // Further ones that do. Both need a window.
+  // Blocks stay when their sequence ends, idle, and later sequences that begin with the same tokens begin with them:
+  // nothing of a prefix is computed twice while it stands in the cache. Idle blocks make room for whatever runs. With the
+  // placement "paged"; others keep nothing.
+  bool reuses_prefixes = true;
+  std::string eviction_policy = "slru";  // Which idle blocks make room first: "slru", or "lru" (bench/replay).
+  uint64_t pin_limit_bytes = 0;  // Most bytes that Request::keep_seconds may hold; 0: a quarter of the budget.
+  // Requests are admitted by what they need now instead of the longest answer that they allow. Where they outgrow the
+  // budget together, the last ones give their blocks back, which stay while there is room, and go on later.
+  bool overcommits = false;
   // A directory for blocks of sequences that wait while others use their memory, in a file without a name; "": none.
-  // Requests are then admitted by what they need now, and preempted where their answers outgrow the budget together.
+  // Implies overcommits: what a sequence gives back then goes to the file and is never computed again.
   std::string spill_directory;
   uint64_t spill_limit_bytes = 8ull << 30;
   Status Validate() const;
@@ -58,7 +67,9 @@ struct EngineOptions {
   uint32_t num_threads = 0;     // Workers; 0: one per CPU that the process may use. More than those are refused.
   std::string isa = "auto";     // Kernel target: auto, generic, avx2, avx2-vnni, avx512, avx512-vnni, neon.
   ActivationMode activations = ActivationMode::kInt8;
-  uint32_t prefill_chunk = 512;  // Prompt tokens per step.
+  uint32_t prefill_chunk = 512;  // Most prompt tokens per step.
+  // While answers stream, fewer prompt tokens go into a step, so that it takes about so long; 0: no limit.
+  uint32_t step_budget_ms = 50;
   uint32_t max_sequences = 32;   // Requests that run at once, if the budget holds them; more wait in the queue.
   uint32_t max_queued = 64;      // Requests that may wait; more are refused.
   CacheOptions cache;

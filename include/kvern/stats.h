@@ -2,6 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kvern/tokenizer.h"
 
 namespace kvern {
 
@@ -13,6 +17,13 @@ struct RequestStats {
   // the two add up to prompt_tokens once the prompt is done.
   uint64_t prompt_tokens_computed = 0;
   uint64_t prompt_tokens_reused = 0;
+  // Why those that were not in the cache when the request began had to be computed. With prompt_tokens_found they add up
+  // to prompt_tokens. The last token of a prompt is always computed, for its logits.
+  uint64_t prompt_tokens_found = 0;       // In the cache when it began.
+  uint64_t prompt_tokens_first_time = 0;  // Never seen, as far as the cache remembers.
+  uint64_t prompt_tokens_evicted = 0;     // Were there, and had to make room.
+  uint64_t prompt_tokens_diverged = 0;    // After the point at which a cached sequence goes on otherwise.
+  uint64_t prompt_tokens_last = 0;        // 1 where all others were found.
   uint64_t generated_tokens = 0;
   uint64_t tokens_computed = 0;
   uint64_t tokens_reused = 0;
@@ -24,6 +35,42 @@ struct RequestStats {
   uint64_t num_preemptions = 0;    // How often it waited while others had its memory.
   uint64_t tokens_recomputed = 0;  // Computed again because a preemption lost them; not in the counts above.
   uint64_t kv_bytes = 0;           // Bytes of the blocks that the sequence held at its end, shared ones included.
+};
+
+// The last place at which a cached sequence of the same tenant still begins like a prompt and then goes on otherwise.
+struct PromptDivergence {
+  uint64_t position = 0;     // The first token that differs.
+  uint64_t block_begin = 0;  // Position of the first of `tokens`,
+  std::vector<TokenId> tokens = {};  // which are those of the cached block.
+};
+
+// What one salt (Request::cache_salt) has in the cache.
+struct TenantHolding {
+  std::string salt;
+  uint64_t blocks = 0;
+  uint64_t idle_blocks = 0;
+  uint64_t bytes = 0;
+  uint64_t tokens = 0;         // Of the first layer group.
+  uint64_t lookup_tokens = 0;  // That its sequences asked for so far,
+  uint64_t hit_tokens = 0;     // and found.
+};
+
+// What the cache has done for prompts since the engine was opened.
+struct PrefixStats {
+  uint64_t lookups = 0;         // Sequences that began.
+  uint64_t lookup_tokens = 0;   // That they asked for,
+  uint64_t hit_tokens = 0;      // and found.
+  uint64_t copied_tokens = 0;   // Of those, in blocks that were copied.
+  uint64_t published_blocks = 0;
+  uint64_t duplicate_blocks = 0;  // Computed although another block has the same tokens.
+  uint64_t evicted_blocks = 0;
+  uint64_t pinned_bytes = 0;  // By Request::keep_seconds, now.
+  uint64_t refused_pins = 0;  // Because of pin_limit_bytes, or of what runs.
+  // Sums of the fields of RequestStats over all requests that have begun.
+  uint64_t first_time_tokens = 0;
+  uint64_t diverged_tokens = 0;
+  uint64_t evicted_tokens = 0;
+  uint64_t last_tokens = 0;
 };
 
 // Blocks of the KV cache by state, over all layer groups; free + filling + full + idle = total, in blocks and in bytes.
@@ -46,6 +93,7 @@ struct CacheStats {
 
 struct EngineStats {
   CacheStats cache;
+  PrefixStats prefix;
   uint64_t steps = 0;
   uint64_t tokens_computed = 0;
   uint64_t tokens_reused = 0;

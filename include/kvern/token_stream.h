@@ -56,6 +56,8 @@ class TokenStream {
   // readers that have no thread to wait in Next(). It runs on the engine thread under the lock of the stream: it must
   // be quick and must not call the stream. No call comes after the stream is destroyed or `wake` replaced.
   void OnReady(std::function<void()> wake);
+  // Where the prompt left what was cached, once the first event has come; nullopt where it did not.
+  std::optional<PromptDivergence> divergence() const;
   // Asks the engine to stop at the next step. Next() then drains what was made so far. Any thread.
   void Cancel();
 

@@ -1,7 +1,9 @@
 #include "kvern/engine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
+#include <future>
 #include <iterator>
 #include <limits>
 #include <mutex>
@@ -12,8 +14,11 @@
 
 #include "base/check.h"
 #include "engine/engine_internal.h"
+#include "engine/key_fields.h"
+#include "engine/prefill_budget.h"
 #include "engine/scheduler.h"
 #include "engine/step_runner.h"
+#include "kvcache/prefix_cache.h"
 #include "platform/huge_pages.h"
 
 namespace kvern {
@@ -31,11 +36,27 @@ Status CheckTokens(const char* what, std::span<const TokenId> tokens, uint32_t v
 constexpr char kMemoryAdvice[] =
     "; try a larger budget (--kv-budget), a smaller type of keys and values, or a window (--window)";
 
+uint64_t NowMicros() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
+}
+
+uint64_t PinLimit(const CacheOptions& options) {
+  return options.pin_limit_bytes != 0 ? options.pin_limit_bytes : options.budget_bytes / 4;
+}
+
+// A sequence that is preempted needs somewhere to be found again.
+bool Overcommits(const EngineParts& parts) {
+  return parts.options.cache.is_enabled && (parts.store != nullptr || parts.options.cache.overcommits);
+}
+
 // Callers put jobs into the inbox under mutex_ and wake the engine thread; everything else is the engine thread's
 // alone.
 class EngineImpl : public Engine {
  public:
-  explicit EngineImpl(EngineParts parts);
+  // prefix: may be null.
+  EngineImpl(EngineParts parts, std::unique_ptr<PrefixCache> prefix);
   ~EngineImpl() override;
 
   Status Start();
@@ -49,6 +70,8 @@ class EngineImpl : public Engine {
   const EngineOptions& options() const override { return parts_.options; }
   const CacheCost& cache_cost() const override { return parts_.cache_cost; }
   EngineStats Stats() const override;
+  std::vector<TenantHolding> Holdings() override;
+  uint64_t ClearCache(const std::optional<std::string>& salt) override;
 
  private:
   Status CheckLength(const char* what, uint64_t num_tokens) const;
@@ -56,24 +79,34 @@ class EngineImpl : public Engine {
   Status CheckChoices(const Request& request, uint32_t count) const;
   Status CheckScore(const ScoreRequest& request) const;
 
+  // Runs `question` on the engine thread between two steps; waits for it.
+  void Ask(const std::function<void()>& question);
+
   // Engine thread.
   void RunLoop();
+  void RunSequenceStep();
   // Waits for work; false when the engine ends.
   bool DrainInbox();
   void RunScoreStep();
   void FinishCancelled();
   void CloseFinished();
   void CancelEverything();
+  void CountBegun(const RequestStats& stats);
+  PrefixStats PrefixStatsNow() const;
   void PublishStats(uint64_t num_closed);
 
   EngineParts parts_;
+  const std::unique_ptr<PrefixCache> prefix_;  // Goes before its cache.
   const Sequence::Context context_;
   Scheduler scheduler_;
   StepRunner steps_;
+  PrefillBudget prefill_budget_;
+  PrefixStats begun_;  // Its sums over requests.
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Job> inbox_;          // Guarded by mutex_, as are those below.
+  std::vector<std::packaged_task<void()>> questions_;
   uint64_t num_open_requests_ = 0;  // Submitted and not closed.
   bool is_ending_ = false;
   EngineStats stats_;
@@ -81,18 +114,21 @@ class EngineImpl : public Engine {
   std::thread thread_;
 };
 
-EngineImpl::EngineImpl(EngineParts parts)
+EngineImpl::EngineImpl(EngineParts parts, std::unique_ptr<PrefixCache> prefix)
     : parts_(std::move(parts)),
+      prefix_(std::move(prefix)),
       context_{*parts_.cache,
+               prefix_.get(),
                parts_.store.get(),
                *parts_.tokenizer,
                *parts_.kernels,
                parts_.options.context_tokens,
                parts_.options.cache.is_enabled},
-      scheduler_(parts_.cache->spec(), parts_.options.max_sequences, parts_.options.prefill_chunk,
-                 parts_.store != nullptr && parts_.options.cache.is_enabled),
-      steps_(*parts_.model, *parts_.cache, *parts_.kernels, parts_.workers.get(), parts_.options.prefill_chunk,
-             parts_.options.cache.is_enabled) {
+      scheduler_(*parts_.cache, prefix_.get(), PinLimit(parts_.options.cache), parts_.options.max_sequences,
+                 Overcommits(parts_)),
+      steps_(*parts_.model, *parts_.cache, prefix_.get(), *parts_.kernels, parts_.workers.get(),
+             parts_.options.prefill_chunk, parts_.options.cache.is_enabled),
+      prefill_budget_(uint64_t{parts_.options.step_budget_ms} * 1000, parts_.options.prefill_chunk) {
   PublishStats(/*num_closed=*/0);
 }
 
@@ -151,7 +187,7 @@ Status EngineImpl::CheckChoices(const Request& request, uint32_t count) const {
   if (!parts_.options.cache.is_enabled) return Status::Ok();
   const KvCacheSpec& spec = parts_.cache->spec();
   const uint64_t max_slots = Sequence::MaxSlots(request, parts_.options.context_tokens);
-  const BlockCounts needed = GroupBlocksFor(spec, count, request.prompt.size(), max_slots).Total(count);
+  const BlockCounts needed = GroupBlocksFor(spec, count, request.prompt.size(), max_slots);
   if (FitsInto(needed, spec.PoolBlocks())) return Status::Ok();
   return Status::ResourceExhausted(
       std::to_string(count) + " answers of up to " + std::to_string(max_slots) + " tokens with one prompt of " +
@@ -235,19 +271,70 @@ void EngineImpl::RunLoop() {
     FinishCancelled();
     scheduler_.Admit();
     scheduler_.MakeRoom();
-    if (const std::vector<PlannedRows> plan = scheduler_.Plan(); !plan.empty()) steps_.RunSequences(plan);
+    RunSequenceStep();
     RunScoreStep();
     CloseFinished();
   }
   CancelEverything();
 }
 
+void EngineImpl::RunSequenceStep() {
+  const std::vector<PlannedRows> plan =
+      scheduler_.Plan(prefill_budget_.max_rows(), prefill_budget_.rows_beside_streams());
+  if (plan.empty()) return;
+  uint64_t num_prefill_rows = 0, num_streams = 0;
+  for (const PlannedRows& rows : plan) {
+    // A prompt of one token that is not cached looks like a stream; it costs as much.
+    rows.num_rows > 1 ? num_prefill_rows += rows.num_rows : ++num_streams;
+  }
+  const uint64_t start = NowMicros();
+  steps_.RunSequences(plan);
+  prefill_budget_.OnStep(num_prefill_rows, num_streams > 0, NowMicros() - start);
+}
+
 bool EngineImpl::DrainInbox() {
-  std::unique_lock lock(mutex_);
-  if (scheduler_.is_idle()) changed_.wait(lock, [this] { return is_ending_ || !inbox_.empty(); });
-  for (Job& job : inbox_) scheduler_.Enqueue(std::move(job));
-  inbox_.clear();
-  return !is_ending_;
+  std::vector<std::packaged_task<void()>> questions;
+  bool is_ending = false;
+  {
+    std::unique_lock lock(mutex_);
+    if (scheduler_.is_idle()) {
+      changed_.wait(lock, [this] { return is_ending_ || !inbox_.empty() || !questions_.empty(); });
+    }
+    for (Job& job : inbox_) scheduler_.Enqueue(std::move(job));
+    inbox_.clear();
+    questions.swap(questions_);
+    is_ending = is_ending_;
+  }
+  scheduler_.ExpirePins(NowMicros());
+  for (auto& question : questions) question();
+  return !is_ending;
+}
+
+void EngineImpl::Ask(const std::function<void()>& question) {
+  std::packaged_task<void()> task(question);
+  std::future<void> is_done = task.get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    questions_.push_back(std::move(task));
+  }
+  changed_.notify_all();
+  is_done.wait();
+}
+
+std::vector<TenantHolding> EngineImpl::Holdings() {
+  std::vector<TenantHolding> holdings;
+  if (prefix_ != nullptr) Ask([&] { holdings = prefix_->Holdings(); });
+  return holdings;
+}
+
+uint64_t EngineImpl::ClearCache(const std::optional<std::string>& salt) {
+  uint64_t num_bytes = 0;
+  if (prefix_ == nullptr) return num_bytes;
+  Ask([&] {
+    num_bytes = prefix_->Clear(salt.has_value() ? std::optional<std::string_view>(*salt) : std::nullopt);
+    PublishStats(/*num_closed=*/0);
+  });
+  return num_bytes;
 }
 
 void EngineImpl::RunScoreStep() {
@@ -271,7 +358,11 @@ void EngineImpl::FinishCancelled() {
 // Blocks are back and counters published before anyone learns of the end.
 void EngineImpl::CloseFinished() {
   const std::vector<std::unique_ptr<Sequence>> finished = scheduler_.TakeFinished();
-  for (const auto& sequence : finished) sequence->ReleaseBlocks();
+  for (const auto& sequence : finished) {
+    sequence->ReleaseBlocks();
+    if (sequence->keep_seconds() > 0) scheduler_.Pin(*sequence, NowMicros());
+    CountBegun(sequence->stats());
+  }
   PublishStats(finished.size());
   for (const auto& sequence : finished) sequence->CloseStream();
 }
@@ -285,10 +376,34 @@ void EngineImpl::CancelEverything() {
   }
 }
 
+void EngineImpl::CountBegun(const RequestStats& stats) {
+  begun_.first_time_tokens += stats.prompt_tokens_first_time;
+  begun_.evicted_tokens += stats.prompt_tokens_evicted;
+  begun_.diverged_tokens += stats.prompt_tokens_diverged;
+  begun_.last_tokens += stats.prompt_tokens_last;
+}
+
+PrefixStats EngineImpl::PrefixStatsNow() const {
+  PrefixStats stats = begun_;
+  if (prefix_ == nullptr) return stats;
+  const PrefixCounters counters = prefix_->Counters();
+  stats.lookups = counters.lookups;
+  stats.lookup_tokens = counters.lookup_tokens;
+  stats.hit_tokens = counters.hit_tokens;
+  stats.copied_tokens = counters.copied_tokens;
+  stats.published_blocks = counters.published;
+  stats.duplicate_blocks = counters.duplicates;
+  for (const uint64_t num_evicted : counters.evicted) stats.evicted_blocks += num_evicted;
+  stats.pinned_bytes = scheduler_.pinned_bytes();
+  stats.refused_pins = scheduler_.num_refused_pins();
+  return stats;
+}
+
 void EngineImpl::PublishStats(uint64_t num_closed) {
   const std::lock_guard lock(mutex_);
   num_open_requests_ -= num_closed;
   stats_.cache = parts_.cache->Stats();
+  stats_.prefix = PrefixStatsNow();
   stats_.steps = steps_.num_steps();
   stats_.tokens_computed = steps_.tokens_computed();
   stats_.tokens_reused = steps_.tokens_reused();
@@ -305,7 +420,14 @@ void EngineImpl::PublishStats(uint64_t num_closed) {
 }  // namespace
 
 Result<std::unique_ptr<Engine>> MakeEngine(EngineParts parts) {
-  auto engine = std::make_unique<EngineImpl>(std::move(parts));
+  std::unique_ptr<PrefixCache> prefix;
+  const CacheOptions& options = parts.options.cache;
+  if (options.is_enabled && options.reuses_prefixes && parts.cache->spec().placement->shares_blocks()) {
+    // Blocks stay in this process, where there is one model: no digest needs to tell it from others.
+    KeyFields fields = MakeKeyFields(parts.options, parts.model->config(), parts.cache->spec(), /*model_digest=*/"");
+    KVERN_ASSIGN_OR_RETURN(prefix, PrefixCache::Create(*parts.cache, std::move(fields), options.eviction_policy));
+  }
+  auto engine = std::make_unique<EngineImpl>(std::move(parts), std::move(prefix));
   KVERN_RETURN_IF_ERROR(engine->Start());
   return std::unique_ptr<Engine>(std::move(engine));
 }

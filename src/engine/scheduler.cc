@@ -1,6 +1,9 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -21,72 +24,104 @@ void MoveFinished(SequenceGroup& group, std::vector<std::unique_ptr<Sequence>>& 
 
 }  // namespace
 
-GroupBlocks GroupBlocksFor(const KvCacheSpec& spec, uint64_t num_sequences, uint64_t prompt_tokens,
+BlockCounts GroupBlocksFor(const KvCacheSpec& spec, uint64_t num_sequences, uint64_t prompt_tokens,
                            uint64_t max_slots) {
-  GroupBlocks blocks = {.shared = {}, .own = spec.MostBlocks(max_slots)};
+  BlockCounts blocks = spec.MostBlocks(max_slots);
   if (num_sequences == 1) return blocks;
-  blocks.shared = spec.SharedBlocks(max_slots, prompt_tokens);
-  for (size_t g = 0; g < blocks.own.size(); ++g) blocks.own[g] -= blocks.shared[g];
-  return blocks;
+  BlockCounts own = blocks;
+  const BlockCounts shared = spec.SharedBlocks(max_slots, prompt_tokens);
+  for (size_t g = 0; g < own.size(); ++g) own[g] -= shared[g];
+  return Sum(blocks, own, num_sequences - 1);
 }
 
-Scheduler::Scheduler(const KvCacheSpec& spec, uint32_t max_sequences, uint32_t prefill_chunk, bool preempts)
-    : spec_(spec),
-      total_(spec.PoolBlocks()),
+Scheduler::Scheduler(KvCache& cache, PrefixCache* prefix, uint64_t pin_limit_bytes, uint32_t max_sequences,
+                     bool overcommits)
+    : cache_(cache),
       max_sequences_(max_sequences),
-      prefill_chunk_(prefill_chunk),
-      preempts_(preempts && spec.placement->leases_on_demand()) {}
+      overcommits_(overcommits && cache.spec().placement->leases_on_demand()) {
+  if (prefix != nullptr) pins_.emplace(cache, pin_limit_bytes);
+}
+
+Admission Scheduler::Counted() const {
+  Admission admission(cache_, pins_.has_value() ? pins_->num_blocks() : BlockCounts{});
+  for (const Running& running : running_) {
+    const SequenceGroup& group = running.group;
+    const Sequence& first = *group.front();
+    const uint64_t max_slots = running.promised_tokens != 0 ? running.promised_tokens : first.max_slots();
+    const bool has_followers = HasFollowers(group);
+    admission.Count(group.front()->cache(), max_slots);
+    for (size_t i = 1; i < group.size(); ++i) {
+      has_followers ? admission.CountFork(first.prompt_tokens(), max_slots)
+                    : admission.CountForked(group[i]->cache(), first.prompt_tokens(), max_slots);
+    }
+  }
+  for (const auto& score : scores_) admission.Count(score->cache(), score->max_slots());
+  return admission;
+}
 
 void Scheduler::Admit() {
   while (!preempted_.empty() && ResumeFront()) preempted_.pop_front();
-  if (!preempted_.empty()) {
-    KVERN_CHECK(promised_ != BlockCounts{});
-    return;
+  if (preempted_.empty()) {
+    while (AdmitNext()) continue;
   }
-  while (!waiting_.empty() && AdmitFront()) waiting_.pop_front();
-  KVERN_CHECK(waiting_.empty() || promised_ != BlockCounts{});  // A job that fits alone is never stuck.
+  const auto is_stuck = [this] { return running_.empty() && scores_.empty() && !is_idle(); };
+  if (is_stuck() && pins_.has_value() && pins_->num_pins() > 0) {
+    pins_->Clear();  // They are a wish; whoever waits needs the room.
+    return Admit();
+  }
+  KVERN_CHECK(!is_stuck());  // A job that fits alone is never stuck.
 }
 
-bool Scheduler::Promise(const BlockCounts& blocks) {
-  const BlockCounts sum = Sum(promised_, blocks);
-  if (!FitsInto(sum, total_)) return false;
-  promised_ = sum;
-  return true;
+std::deque<Job>::iterator Scheduler::NextWaiting() {
+  std::map<std::string_view, uint64_t> num_running;  // By tenant.
+  for (const Running& running : running_) num_running[running.group.front()->tenant()] += running.group.size();
+  auto next = waiting_.end();
+  uint64_t fewest = std::numeric_limits<uint64_t>::max();
+  for (auto job = waiting_.begin(); job != waiting_.end(); ++job) {
+    const auto* group = std::get_if<SequenceGroup>(&*job);
+    const auto found = num_running.find(group != nullptr ? group->front()->tenant() : std::string_view());
+    const uint64_t count = found == num_running.end() ? 0 : found->second;
+    if (count >= fewest || (group != nullptr && group->front()->AwaitsAnother())) continue;
+    next = job;
+    fewest = count;
+  }
+  return next;
 }
 
-void Scheduler::TakeBack(const BlockCounts& blocks) {
-  for (size_t g = 0; g < promised_.size(); ++g) promised_[g] -= blocks[g];
-}
-
-bool Scheduler::AdmitFront() {
-  if (auto* score = std::get_if<std::shared_ptr<ScoreJob>>(&waiting_.front())) {
-    if (!Promise(spec_.MostBlocks((*score)->max_slots()))) return false;
+bool Scheduler::AdmitNext() {
+  const auto next = NextWaiting();
+  if (next == waiting_.end()) return false;
+  if (auto* score = std::get_if<std::shared_ptr<ScoreJob>>(&*next)) {
+    if (!Counted().Fits(PrefixMatch(), (*score)->max_slots())) return false;
     scores_.push_back(std::move(*score));
+    waiting_.erase(next);
     return true;
   }
-  auto& group = std::get<SequenceGroup>(waiting_.front());
-  const Sequence& first = *group.front();
-  const bool is_extended = preempts_ && group.size() == 1;
+  auto& group = std::get<SequenceGroup>(*next);
+  Sequence& first = *group.front();
+  const bool is_extended = overcommits_ && group.size() == 1;
   const uint64_t promised_tokens = is_extended ? TokensToPromise(first) : 0;
-  const GroupBlocks blocks =
-      GroupBlocksFor(spec_, group.size(), first.prompt_tokens(), is_extended ? promised_tokens : first.max_slots());
-  if (num_running_ + group.size() > max_sequences_ || !Promise(blocks.Total(group.size()))) return false;
+  if (num_running_ + group.size() > max_sequences_ ||
+      !Counted().Fits(first.Match(), is_extended ? promised_tokens : first.max_slots(), group.size() - 1,
+                      first.prompt_tokens())) {
+    return false;
+  }
   num_running_ += group.size();
-  running_.push_back({std::move(group), blocks, next_order_++, promised_tokens, next_turn_++});
+  first.Begin();
+  running_.push_back({std::move(group), next_order_++, promised_tokens, next_turn_++});
+  waiting_.erase(next);
   return true;
 }
 
 uint64_t Scheduler::TokensToPromise(const Sequence& sequence) const {
-  return std::min(sequence.max_slots(), sequence.num_tokens() + spec_.groups[0].layout.block_size());
+  return std::min(sequence.max_slots(), sequence.num_tokens() + cache_.spec().groups[0].layout.block_size());
 }
 
 bool Scheduler::ResumeFront() {
   Running& running = preempted_.front();
   Sequence& sequence = *running.group.front();
   const uint64_t promised_tokens = TokensToPromise(sequence);
-  const BlockCounts blocks = spec_.MostBlocks(promised_tokens);
-  if (!Promise(blocks)) return false;
-  running.blocks.own = blocks;
+  if (!Counted().Fits(sequence.Match(), promised_tokens)) return false;
   running.promised_tokens = promised_tokens;
   sequence.Resume();
   const auto place = std::ranges::upper_bound(running_, running.order, {}, &Running::order);
@@ -103,17 +138,12 @@ void Scheduler::MakeRoom() {
 bool Scheduler::Extend(size_t i) {
   const Sequence& sequence = *running_[i].group.front();
   if (sequence.num_tokens() <= running_[i].promised_tokens) return true;
-  const uint64_t promised_tokens = TokensToPromise(sequence);
-  const BlockCounts blocks = spec_.MostBlocks(promised_tokens);
-  BlockCounts more = blocks;
-  for (size_t g = 0; g < more.size(); ++g) more[g] -= running_[i].blocks.own[g];
-  while (!Promise(more)) {
+  running_[i].promised_tokens = TokensToPromise(sequence);
+  while (!Counted().AllFit()) {
     const size_t victim = LastPreemptible();
     Preempt(victim);
     if (victim <= i) return false;
   }
-  running_[i].blocks.own = blocks;
-  running_[i].promised_tokens = promised_tokens;
   return true;
 }
 
@@ -126,15 +156,13 @@ size_t Scheduler::LastPreemptible() const {
 void Scheduler::Preempt(size_t i) {
   Running& running = running_[i];
   running.group.front()->Preempt();
-  TakeBack(running.blocks.own);
-  running.blocks.own = {};
   ++num_preemptions_;
   const auto place = std::ranges::upper_bound(preempted_, running.order, {}, &Running::order);
   preempted_.insert(place, std::move(running));
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
 }
 
-std::vector<PlannedRows> Scheduler::Plan() {
+std::vector<PlannedRows> Scheduler::Plan(uint64_t max_prefill_rows, uint64_t max_rows_beside_streams) {
   std::vector<PlannedRows> plan;
   std::vector<Running*> prefills;
   for (Running& running : running_) {
@@ -143,10 +171,9 @@ std::vector<PlannedRows> Scheduler::Plan() {
       continue;
     }
     for (const auto& sequence : running.group) plan.push_back({sequence.get(), 1, {}});
-    running.turn = next_turn_++;
   }
   std::sort(prefills.begin(), prefills.end(), [](const Running* a, const Running* b) { return a->turn < b->turn; });
-  uint64_t room = prefill_chunk_;
+  uint64_t room = plan.empty() ? max_prefill_rows : max_rows_beside_streams;
   for (Running* running : prefills) {
     if (room == 0) break;
     Sequence* const sequence = running->group.front().get();
@@ -154,9 +181,8 @@ std::vector<PlannedRows> Scheduler::Plan() {
     const uint64_t num_rows = std::min(room, num_pending);
     plan.push_back({sequence, static_cast<uint32_t>(num_rows), {}});
     room -= num_rows;
-    if (num_rows < num_pending) continue;
-    plan.back().followers = std::span(running->group).subspan(1);
     running->turn = next_turn_++;
+    if (num_rows == num_pending) plan.back().followers = std::span(running->group).subspan(1);
   }
   return plan;
 }
@@ -185,15 +211,23 @@ void Scheduler::TakeFinishedOf(Running& running, std::vector<std::unique_ptr<Seq
   MoveFinished(group, finished);
   if (has_followers && is_first_finished && !group.empty()) group.front()->TakeOverPrompt(*finished[first_finished]);
   num_running_ -= num_before - group.size();
-  TakeBack(Sum({}, running.blocks.own, num_before - group.size()));
-  if (group.empty()) TakeBack(running.blocks.shared);
+}
+
+void Scheduler::Pin(Sequence& sequence, uint64_t now_us) {
+  if (!pins_.has_value()) return;
+  const PrefixMatch match = sequence.Match();
+  const uint64_t expires_us = now_us + uint64_t{sequence.keep_seconds()} * 1'000'000;
+  if (!Counted().FitsPin(match) || !pins_->Pin(match, expires_us).ok()) ++num_refused_pins_;
+}
+
+void Scheduler::ExpirePins(uint64_t now_us) {
+  if (pins_.has_value()) pins_->Expire(now_us);
 }
 
 std::shared_ptr<ScoreJob> Scheduler::TakeFrontScore() {
   KVERN_CHECK(!scores_.empty());
   std::shared_ptr<ScoreJob> score = std::move(scores_.front());
   scores_.pop_front();
-  TakeBack(spec_.MostBlocks(score->max_slots()));
   return score;
 }
 

@@ -1,12 +1,14 @@
 // Scheduler: decides which jobs run and which rows the next step computes. Engine thread only.
 //
-// Jobs wait in the order in which they came and none overtakes another. A job is admitted when the blocks of its
-// longest course fit beside those of all admitted jobs, so nothing that runs ever waits for memory.
+// Admission. Of the jobs that wait, the next one is the first of the tenant with the fewest running sequences, and none
+// overtakes it for want of room. A sequence begins with what the cache holds of its prompt; where another one is
+// computing more of it right now, it waits for that and others go first. A job is admitted when the blocks of its
+// longest course fit beside those of all that run, so nothing that runs ever waits for memory.
 //
-// Where sequences can be preempted, one that is alone in its group is admitted when the blocks of its prompt fit, and
-// is promised more as it grows. Where that does not fit, the one that was admitted last and can be preempted gives its
-// blocks up and goes on when there is room again, before anything new is admitted. The oldest always goes on, so all
-// end.
+// Where the cache is overcommitted, a sequence that is alone in its group is admitted when the blocks of its prompt
+// fit, and is promised more as it grows. Where that does not fit, the one that was admitted last and can be preempted
+// gives its blocks up and goes on when there is room again, before anything new is admitted. The oldest always goes on,
+// so all end.
 //
 // The sequences of a group have one prompt. The first of them computes it while the others hold no blocks and wait;
 // then they fork its table. Where the first one ends before that, the next takes over what it has computed.
@@ -15,12 +17,15 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <variant>
 #include <vector>
 
 #include "engine/score_job.h"
 #include "engine/sequence.h"
+#include "kvcache/admission.h"
+#include "kvcache/prefix_pins.h"
 
 namespace kvern {
 
@@ -34,35 +39,36 @@ struct PlannedRows {
   std::span<const std::unique_ptr<Sequence>> followers;  // Those that fork the table after this step.
 };
 
-// Blocks of the longest course of a group of sequences.
-struct GroupBlocks {
-  BlockCounts shared;  // Of the prompt, those that all of them read.
-  BlockCounts own;     // Of each sequence besides those.
-  BlockCounts Total(uint64_t num_sequences) const { return Sum(shared, own, num_sequences); }
-};
-GroupBlocks GroupBlocksFor(const KvCacheSpec& spec, uint64_t num_sequences, uint64_t prompt_tokens, uint64_t max_slots);
+// Blocks of the longest course of `num_sequences` sequences of one prompt, which they share.
+BlockCounts GroupBlocksFor(const KvCacheSpec& spec, uint64_t num_sequences, uint64_t prompt_tokens, uint64_t max_slots);
 
 class Scheduler {
  public:
-  // Every job must fit the pools of `spec` alone. `spec` must outlive the scheduler.
-  // preempts: sequences have a place to give their blocks to.
-  Scheduler(const KvCacheSpec& spec, uint32_t max_sequences, uint32_t prefill_chunk, bool preempts);
+  // Every job must fit the pools of `cache` alone. `cache` and `prefix` (may be null) must outlive the scheduler.
+  Scheduler(KvCache& cache, PrefixCache* prefix, uint64_t pin_limit_bytes, uint32_t max_sequences, bool overcommits);
 
   void Enqueue(Job job) { waiting_.push_back(std::move(job)); }
-  // Admits jobs from the front of the queue while there is room, preempted ones first.
+  // Admits jobs while there is room, preempted ones first.
   void Admit();
   // Sees to it that the next step of every running sequence has room; preempts where it must.
   void MakeRoom();
 
   // The rows of the next step: the one pending token of each decoding sequence, those of a group next to each other;
-  // then up to prefill_chunk pending tokens of the others, who wait for each other in turn. Empty when nothing runs.
-  std::vector<PlannedRows> Plan();
+  // then up to `max_prefill_rows` pending tokens of the others, or up to `max_rows_beside_streams` where some decode.
+  // They take turns, so that a long prompt delays a short one by a step. Empty when nothing runs.
+  std::vector<PlannedRows> Plan(uint64_t max_prefill_rows, uint64_t max_rows_beside_streams);
   // The scoring job whose turn it is, or nullptr.
   ScoreJob* FrontScore() { return scores_.empty() ? nullptr : scores_.front().get(); }
 
   // Takes out the sequences that have finished, running or waiting, giving back their room. Their tables still hold
   // blocks.
   std::vector<std::unique_ptr<Sequence>> TakeFinished();
+  // `sequence` has ended and its blocks are idle: they are kept as it asked, where there is room for that.
+  void Pin(Sequence& sequence, uint64_t now_us);
+  // Ends the pins whose time has come.
+  void ExpirePins(uint64_t now_us);
+  uint64_t pinned_bytes() const { return pins_.has_value() ? pins_->num_bytes() : 0; }
+  uint64_t num_refused_pins() const { return num_refused_pins_; }
   // Takes the front scoring job out.
   std::shared_ptr<ScoreJob> TakeFrontScore();
   // Takes all of them out, the waiting ones too.
@@ -92,13 +98,16 @@ class Scheduler {
  private:
   struct Running {
     SequenceGroup group;
-    GroupBlocks blocks;
     uint64_t order;            // Of admission.
-    uint64_t promised_tokens;  // That `blocks` hold; 0: the longest course.
-    uint64_t turn;  // Prefills are served in ascending order; one that has had all its pending tokens goes to the end.
+    uint64_t promised_tokens;  // That it has room for; 0: its longest course.
+    uint64_t turn;             // Prefills are served in ascending order.
   };
 
-  bool AdmitFront();
+  // What runs, as admission sees it.
+  Admission Counted() const;
+  // Admits the next job; false where there is none, or no room for it.
+  bool AdmitNext();
+  std::deque<Job>::iterator NextWaiting();
   bool ResumeFront();
   // Promises running_[i] the blocks of all its tokens; false where that preempted it.
   bool Extend(size_t i);
@@ -107,22 +116,18 @@ class Scheduler {
   void Preempt(size_t i);
   // Tokens to promise blocks for: all so far, and a block more of the answer.
   uint64_t TokensToPromise(const Sequence& sequence) const;
-  // Promises `blocks` where they fit beside what is promised.
-  bool Promise(const BlockCounts& blocks);
-  void TakeBack(const BlockCounts& blocks);
   // Takes the finished sequences out of a running group.
   void TakeFinishedOf(Running& running, std::vector<std::unique_ptr<Sequence>>& finished);
 
-  const KvCacheSpec& spec_;
-  const BlockCounts total_;
+  KvCache& cache_;
+  std::optional<PrefixPins> pins_;  // Where prefixes are kept.
   const uint32_t max_sequences_;
-  const uint32_t prefill_chunk_;
-  BlockCounts promised_ = {};
+  const bool overcommits_;
   uint64_t next_turn_ = 0;
   std::deque<Job> waiting_;
-  const bool preempts_;
   uint64_t next_order_ = 0;
   uint64_t num_preemptions_ = 0;
+  uint64_t num_refused_pins_ = 0;
   std::vector<Running> running_;   // In the order of admission.
   std::deque<Running> preempted_;  // Likewise.
   uint64_t num_running_ = 0;       // Sequences of all of them.

@@ -32,6 +32,10 @@ Sequence::Sequence(const Context& context, Request request, std::shared_ptr<Toke
       stream_(std::move(stream)),
       tokens_(std::move(request.prompt)),
       cache_(context.cache, max_slots_),
+      prefix_(context.prefix),
+      tenant_(std::move(request.tenant)),
+      salt_(std::move(request.cache_salt)),
+      keep_seconds_(request.keep_seconds),
       spill_(context.store != nullptr ? std::make_unique<SequenceSpill>(context.cache, *context.store) : nullptr),
       sampler_(std::move(request.sampling), request.choice_index, context.kernels, tokens_.size()),
       logprobs_(request.wants_logprobs ? std::make_unique<LogprobReader>(request.num_top_logprobs, context.kernels)
@@ -43,36 +47,98 @@ Sequence::Sequence(const Context& context, Request request, std::shared_ptr<Toke
   stats_.prompt_tokens = tokens_.size();
 }
 
+void Sequence::MakeChain() {
+  if (has_chain_) return;
+  chain_ = prefix_->NewChain(salt_);
+  has_chain_ = true;
+}
+
+PrefixMatch Sequence::Match() {
+  if (prefix_ == nullptr) return {};
+  MakeChain();
+  return prefix_->Match(tokens_, tokens_.size() - 1, chain_);
+}
+
+bool Sequence::AwaitsAnother() {
+  if (prefix_ == nullptr) return false;
+  if (awaited_from_.has_value() && prefix_->ComputedBy({.num_tokens = *awaited_from_}, chain_)) return true;
+  const PrefixMatch match = Match();
+  awaited_from_ = prefix_->ComputedBy(match, chain_) ? std::optional(match.num_tokens) : std::nullopt;
+  return awaited_from_.has_value();
+}
+
+void Sequence::Begin() {
+  if (prefix_ == nullptr) {
+    stats_.prompt_tokens_first_time = stats_.prompt_tokens;
+    return;
+  }
+  MakeChain();
+  const PrefixMatch match = prefix_->Acquire(tokens_, tokens_.size() - 1, chain_, cache_);
+  Audit(match);
+  prefix_->BeginCompute(match, chain_, id());
+}
+
+void Sequence::Audit(const PrefixMatch& match) {
+  PrefixAudit audit = prefix_->Explain(tokens_, match, chain_);
+  stats_.prompt_tokens_reused = stats_.prompt_tokens_found = match.num_tokens;
+  stats_.prompt_tokens_first_time = audit.first_time;
+  stats_.prompt_tokens_evicted = audit.evicted;
+  stats_.prompt_tokens_diverged = audit.diverged;
+  stats_.prompt_tokens_last = audit.last_token;
+  stream_->SetDivergence(std::move(audit.divergence));
+}
+
 void Sequence::ForkPrompt(const Sequence& other) {
-  KVERN_CHECK(cache_.Fork(other.cache_).ok());  // Admission saw to the room.
+  // Admission saw to the room.
+  KVERN_CHECK((prefix_ != nullptr ? prefix_->Fork(other.cache_, cache_) : cache_.Fork(other.cache_)).ok());
   OnPromptFound(other);
 }
 
 void Sequence::TakeOverPrompt(Sequence& other) {
   cache_.TakeOver(other.cache_);
   OnPromptFound(other);
+  if (prefix_ == nullptr) return;
+  prefix_->EndCompute(other.id());
+  prefix_->BeginCompute({.num_tokens = cache_.num_tokens()}, chain_, id());
 }
 
 // Its prompt began when that of `other` did.
 void Sequence::OnPromptFound(const Sequence& other) {
-  stats_.prompt_tokens_reused = cache_.num_tokens();
+  stats_.prompt_tokens_reused = stats_.prompt_tokens_found = cache_.num_tokens();
+  chain_ = other.chain_;
+  has_chain_ = other.has_chain_;
   first_step_ = other.first_step_;
   stats_.queue_us = other.stats_.queue_us;
 }
 
 void Sequence::Preempt() {
-  KVERN_CHECK(spill_ != nullptr);
   ++stats_.num_preemptions;
+  if (prefix_ != nullptr) prefix_->EndCompute(id());
   const uint64_t num_computed_before = num_computed();
-  if (spill_->MoveOut(cache_).ok()) return;
-  num_lost_ += num_computed_before;
-  cache_.Release();
+  if (spill_ != nullptr && spill_->MoveOut(cache_).ok()) {
+    chain_.SetPublished(0);
+    return;
+  }
+  num_lost_ += num_computed_before;  // Until it is found again.
+  GiveBlocksBack();
 }
 
 void Sequence::Resume() {
-  if (spill_->num_bytes() == 0) return;
-  const uint64_t num_kept = spill_->num_tokens();
-  if (!spill_->MoveIn(cache_).ok()) num_lost_ += num_kept;
+  if (spill_ != nullptr && spill_->num_bytes() > 0) {
+    const uint64_t num_kept = spill_->num_tokens();
+    if (prefix_ != nullptr) prefix_->MakeRoom(cache_.NumMissing(num_kept));
+    if (!spill_->MoveIn(cache_).ok()) num_lost_ += num_kept;
+    return;
+  }
+  if (prefix_ == nullptr) return;
+  const PrefixMatch match = prefix_->Acquire(tokens_, tokens_.size() - 1, chain_, cache_);
+  num_lost_ -= std::min(num_lost_, match.num_tokens);
+  prefix_->BeginCompute(match, chain_, id());
+}
+
+void Sequence::GiveBlocksBack() {
+  if (prefix_ != nullptr && cache_.num_tokens() > 0) return prefix_->Finish(tokens_, chain_, cache_);
+  cache_.Release();
 }
 
 void Sequence::OnStepBegin() {
@@ -90,7 +156,7 @@ uint64_t Sequence::OnComputed(uint64_t count, uint64_t num_reused, uint64_t quer
   if (!is_prefilled_) stats_.prompt_tokens_computed += count - num_again;
   stats_.tokens_reused += num_reused;
   stats_.query_key_products += query_key_products;
-  cache_.Commit(count);
+  prefix_ != nullptr ? prefix_->Commit(tokens_, count, chain_, cache_) : cache_.Commit(count);
   return num_again;
 }
 
@@ -137,7 +203,8 @@ void Sequence::Finish(FinishReason reason, Status status) {
 }
 
 void Sequence::ReleaseBlocks() {
-  cache_.Release();
+  if (prefix_ != nullptr) prefix_->EndCompute(id());
+  GiveBlocksBack();
   if (spill_ != nullptr) spill_->Drop();
 }
 

@@ -12,6 +12,7 @@
 #include "engine/sampler.h"
 #include "engine/stop_checker.h"
 #include "engine/token_stream_state.h"
+#include "kvcache/prefix_cache.h"
 #include "kvcache/sequence_cache.h"
 #include "kvcache/sequence_spill.h"
 #include "kvern/request.h"
@@ -29,7 +30,8 @@ class Sequence {
   // What all sequences of an engine share. Must outlive them.
   struct Context {
     KvCache& cache;
-    BlockStore* store;  // For preempted sequences; may be null.
+    PrefixCache* prefix;  // Null: sequences share nothing and leave nothing.
+    BlockStore* store;    // For preempted sequences; may be null.
     const Tokenizer& tokenizer;
     const KernelTable& kernels;
     uint32_t context_tokens;  // >= the length of every prompt.
@@ -55,15 +57,24 @@ class Sequence {
   bool needs_logits() const { return max_tokens_ > 0; }
 
   bool is_cancelled() const { return stream_->is_cancelled; }
+  const std::string& tenant() const { return tenant_; }
+  uint32_t keep_seconds() const { return keep_seconds_; }
+  const RequestStats& stats() const { return stats_; }
 
+  // What the cache holds of its tokens but the last; of nothing where nothing is shared. Valid until blocks move.
+  PrefixMatch Match();
+  // Whether another sequence is computing what comes after that: waiting for it costs less than computing it again.
+  bool AwaitsAnother();
+  // It is admitted: its table begins with what the cache holds.
+  void Begin();
   // `other` has the same prompt and has computed it: this sequence, which has none, goes on from there.
   void ForkPrompt(const Sequence& other);
   // `other` has the same prompt and ends before it is computed: this sequence, which has none, takes over what is.
   void TakeOverPrompt(Sequence& other);
 
-  // Gives its blocks to others, the bytes to the store. Where that fails they are lost and computed again.
+  // Gives its blocks back. Their bytes go to the store, or stay in the cache as long as there is room for them.
   void Preempt();
-  // Takes blocks again, which must be free, and its bytes back. Where that fails they are computed again.
+  // Takes blocks again, for which there must be room, with their bytes. What was lost of these is computed again.
   void Resume();
   uint64_t num_tokens() const { return tokens_.size(); }  // Prompt and answer so far.
 
@@ -80,12 +91,16 @@ class Sequence {
   // Ends the sequence: text that was held back is emitted. The stream learns of it in Close.
   void Finish(FinishReason reason, Status status = Status::Ok());
   bool is_finished() const { return is_finished_; }
-  // Gives the blocks back; the last thing before CloseStream.
+  // Gives the blocks back, which stay in the cache as idle ones; the last thing before CloseStream.
   void ReleaseBlocks();
   // Ends the stream. The sequence must have finished.
   void CloseStream();
 
  private:
+  uint64_t id() const { return reinterpret_cast<uintptr_t>(this); }  // Among the living ones.
+  void MakeChain();
+  void GiveBlocksBack();
+  void Audit(const PrefixMatch& match);
   void OnPromptFound(const Sequence& other);
   void Accept(TokenId token);
   void Emit(TokenId token, std::string text);
@@ -99,6 +114,12 @@ class Sequence {
 
   std::vector<TokenId> tokens_;  // Prompt and answer.
   SequenceCache cache_;
+  PrefixCache* const prefix_;
+  const std::string tenant_, salt_;
+  const uint32_t keep_seconds_;
+  KeyChain chain_;  // Made on the engine thread, when it is first asked for.
+  bool has_chain_ = false;
+  std::optional<uint64_t> awaited_from_;  // Tokens that the cache held when another was found to compute the next.
   std::unique_ptr<SequenceSpill> spill_;  // Null where there is no store.
   uint64_t num_lost_ = 0;                 // Tokens that a preemption lost and that are not computed again yet.
   Sampler sampler_;

@@ -18,15 +18,21 @@ uint64_t Share(uint64_t value, uint64_t part, uint64_t whole) {
 
 }  // namespace
 
-StepRunner::StepRunner(Model& model, KvCache& cache, const KernelTable& kernels, ThreadPool* workers,
-                       uint32_t prefill_chunk, bool is_cached)
+StepRunner::StepRunner(Model& model, KvCache& cache, PrefixCache* prefix, const KernelTable& kernels,
+                       ThreadPool* workers, uint32_t prefill_chunk, bool is_cached)
     : model_(model),
+      prefix_(prefix),
       kernels_(kernels),
       workers_(workers),
       prefill_chunk_(prefill_chunk),
       is_cached_(is_cached),
       vocab_size_(model.config().vocab_size),
       batch_(cache) {}
+
+void StepRunner::AddRows(SequenceCache& sequence, std::span<const TokenId> tokens, uint64_t num_logit_rows) {
+  if (prefix_ != nullptr) prefix_->MakeRoom(sequence.NumMissing(sequence.num_tokens() + tokens.size()));
+  batch_.Add(sequence, tokens, num_logit_rows);
+}
 
 void StepRunner::RunSequences(std::span<const PlannedRows> plan) {
   batch_.Clear();
@@ -35,7 +41,7 @@ void StepRunner::RunSequences(std::span<const PlannedRows> plan) {
   };
   for (const PlannedRows& rows : plan) {
     rows.sequence->OnStepBegin();
-    batch_.Add(rows.sequence->cache(), rows.sequence->Pending(rows.num_rows), gives_logits(rows) ? 1 : 0);
+    AddRows(rows.sequence->cache(), rows.sequence->Pending(rows.num_rows), gives_logits(rows) ? 1 : 0);
   }
   const Result<ForwardStats> stats = Forward();
   if (!stats.ok()) {
@@ -95,7 +101,7 @@ Status StepRunner::RunScore(ScoreJob& job) {
   const uint64_t num_scored = count - num_unscored;
 
   batch_.Clear();
-  batch_.Add(job.cache(), job.Pending(count), num_scored);
+  AddRows(job.cache(), job.Pending(count), num_scored);
   KVERN_RETURN_IF_ERROR(Forward().status());
   if (is_cached_) tokens_reused_ += batch_.NumReused(0);
   return job.OnLogits(count, LogitRows(0, num_scored), kernels_, workers_);

@@ -19,8 +19,9 @@ class StepRunner {
  public:
   // All must outlive the runner. `workers` may be null. !is_cached: what a step finds in the cache was put there for
   // it.
-  StepRunner(Model& model, KvCache& cache, const KernelTable& kernels, ThreadPool* workers, uint32_t prefill_chunk,
-             bool is_cached);
+  // prefix: may be null; gives room that idle blocks take.
+  StepRunner(Model& model, KvCache& cache, PrefixCache* prefix, const KernelTable& kernels, ThreadPool* workers,
+             uint32_t prefill_chunk, bool is_cached);
 
   // Computes the planned rows and draws the next tokens. Where the pass fails, every sequence of the plan finishes with
   // its status.
@@ -51,7 +52,11 @@ class StepRunner {
   Result<ForwardStats> Forward();
   std::span<float> LogitRows(uint64_t first, uint64_t count);
 
+  // Adds rows to the batch, for which admission saw to the room: perhaps idle blocks stand there.
+  void AddRows(SequenceCache& sequence, std::span<const TokenId> tokens, uint64_t num_logit_rows);
+
   Model& model_;
+  PrefixCache* const prefix_;
   const KernelTable& kernels_;
   ThreadPool* workers_;
   const uint64_t prefill_chunk_;

@@ -17,6 +17,11 @@ std::string_view FinishReasonName(FinishReason reason) {
   return "none";
 }
 
+void TokenStream::State::SetDivergence(std::optional<PromptDivergence> found) {
+  const std::lock_guard lock(mutex);
+  divergence = std::move(found);
+}
+
 void TokenStream::State::Emit(TokenEvent event, const RequestStats& stats_so_far) {
   {
     const std::lock_guard lock(mutex);
@@ -74,6 +79,12 @@ std::optional<TokenEvent> TokenStream::Poll() {
   TokenEvent event = std::move(state_->events.front());
   state_->events.pop_front();
   return event;
+}
+
+std::optional<PromptDivergence> TokenStream::divergence() const {
+  if (state_ == nullptr) return std::nullopt;
+  const std::lock_guard lock(state_->mutex);
+  return state_->divergence;
 }
 
 bool TokenStream::is_done() const {

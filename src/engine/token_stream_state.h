@@ -15,6 +15,7 @@ namespace kvern {
 // here, so a reader that never comes costs no more than that.
 struct TokenStream::State {
   // Engine thread.
+  void SetDivergence(std::optional<PromptDivergence> found);
   void Emit(TokenEvent event, const RequestStats& stats_so_far);
   void Finish(FinishReason finish_reason, Status finish_status, const RequestStats& final_stats);
 
@@ -28,6 +29,7 @@ struct TokenStream::State {
   FinishReason reason = FinishReason::kNone;
   Status status;
   RequestStats stats;
+  std::optional<PromptDivergence> divergence;
 };
 
 }  // namespace kvern

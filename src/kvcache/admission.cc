@@ -23,6 +23,15 @@ void Admission::Count(const SequenceCache& sequence, uint64_t max_tokens) {
   promised_ = Sum(promised_, need);
 }
 
+void Admission::CountForked(const SequenceCache& sequence, uint64_t fork_tokens, uint64_t max_tokens) {
+  BlockCounts need = ForkNeed(fork_tokens, max_tokens);
+  const BlockCounts most = cache_.spec().MostBlocks(max_tokens);
+  for (size_t g = 0; g < cache_.num_groups(); ++g) {
+    if (CountsOnce(g)) need[g] = most[g] - std::min(most[g], sequence.table(g).num_held());
+  }
+  promised_ = Sum(promised_, need);
+}
+
 BlockCounts Admission::ForkNeed(uint64_t num_tokens, uint64_t max_tokens) const {
   BlockCounts need = cache_.spec().MostBlocks(max_tokens);
   const BlockCounts shared = cache_.spec().SharedBlocks(max_tokens, num_tokens);

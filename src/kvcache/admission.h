@@ -23,6 +23,8 @@ class Admission {
 
   // A sequence runs and may come to `max_tokens`.
   void Count(const SequenceCache& sequence, uint64_t max_tokens);
+  // The same for a fork of another that was counted, at `fork_tokens`.
+  void CountForked(const SequenceCache& sequence, uint64_t fork_tokens, uint64_t max_tokens);
   // One will begin as a fork of another that runs, at `num_tokens`.
   void CountFork(uint64_t num_tokens, uint64_t max_tokens) {
     promised_ = Sum(promised_, ForkNeed(num_tokens, max_tokens));
@@ -31,6 +33,8 @@ class Admission {
   // Whether one that begins with `match` (which may be of nothing) and may come to `max_tokens`, and `num_forks` forks
   // of it at `fork_tokens`, can be finished too.
   bool Fits(const PrefixMatch& match, uint64_t max_tokens, uint64_t num_forks = 0, uint64_t fork_tokens = 0) const;
+  // Whether all that were counted can be finished.
+  bool AllFit() const { return FitsInto(promised_, room_); }
   // Whether `match` can be pinned.
   bool FitsPin(const PrefixMatch& match) const;
 

@@ -26,6 +26,7 @@
 #include "kvcache/key_chain.h"
 #include "kvcache/kv_cache.h"
 #include "kvcache/sequence_cache.h"
+#include "kvern/stats.h"
 
 namespace kvern {
 
@@ -34,7 +35,7 @@ struct PrefixMatch {
   // Of those, the last ones, in a block that they do not fill: it has to be copied.
   uint64_t num_partial_tokens = 0;
   // For each layer group a block table of num_tokens tokens, as BlockTable::Adopt wants it.
-  std::vector<std::vector<BlockIndex>> blocks;
+  std::vector<std::vector<BlockIndex>> blocks = {};
   BlockCounts num_idle = {};    // Whole blocks that nobody leases now: a hit takes them out of AvailableBlocks.
   BlockCounts num_leased = {};  // Whole blocks that others lease: a hit costs no memory.
 };
@@ -46,12 +47,7 @@ struct PrefixAudit {
   uint64_t evicted = 0;     // Were there and had to leave, in some layer group.
   uint64_t diverged = 0;    // After the point at which a cached sequence goes on otherwise.
   uint64_t last_token = 0;  // Is always computed, for its logits: 1 where all others are reused.
-  struct Divergence {
-    uint64_t position;            // The first token that differs.
-    uint64_t block_begin;         // Position of the first of `tokens`.
-    std::vector<TokenId> tokens;  // Of the cached block that differs, of the same tenant.
-  };
-  std::optional<Divergence> divergence;  // The last place at which a cached block still begins alike.
+  std::optional<PromptDivergence> divergence;
 };
 
 struct PrefixCounters {
@@ -62,13 +58,6 @@ struct PrefixCounters {
   uint64_t published = 0;      // Blocks.
   uint64_t duplicates = 0;     // Blocks computed although others have the same tokens.
   BlockCounts evicted = {};
-};
-
-// What a tenant has in the cache, and has had from it.
-struct TenantHolding {
-  std::string salt;
-  uint64_t blocks = 0, idle_blocks = 0, bytes = 0, tokens = 0;  // Tokens: of the first layer group.
-  uint64_t lookup_tokens = 0, hit_tokens = 0;                   // As in PrefixCounters.
 };
 
 class PrefixCache {

@@ -212,7 +212,7 @@ struct FakeEngine {
   FakeModel* model = nullptr;  // The engine's.
 };
 
-// Options of a fake engine: blocks of 16 f32 tokens, room for `context_tokens`.
+// Options of a fake engine: blocks of 16 f32 tokens, room for `context_tokens`; sequences leave nothing behind.
 inline EngineOptions FakeEngineOptions(uint32_t context_tokens = 256) {
   EngineOptions options;
   options.model_path = "fake";
@@ -221,6 +221,7 @@ inline EngineOptions FakeEngineOptions(uint32_t context_tokens = 256) {
   options.cache.block_size = 16;
   options.cache.k_type = KvType::kF32;
   options.cache.v_type = KvType::kF32;
+  options.cache.reuses_prefixes = false;
   return options;
 }
 
