@@ -45,11 +45,11 @@ struct CacheOptions {
   uint32_t num_sinks = 0;                 // First tokens that stay in sight of layers that see all in the model.
   std::vector<TokenRange> global_tokens;  // Further ones that do. Both need a window.
   // Blocks stay when their sequence ends, idle, and later sequences that begin with the same tokens begin with them:
-  // nothing of a prefix is computed twice while it stands in the cache. Idle blocks make room for whatever runs. With the
-  // placement "paged"; others keep nothing.
+  // nothing of a prefix is computed twice while it stands in the cache. Idle blocks make room for whatever runs. With
+  // the placement "paged"; others keep nothing.
   bool reuses_prefixes = true;
   std::string eviction_policy = "slru";  // Which idle blocks make room first: "slru", or "lru" (bench/replay).
-  uint64_t pin_limit_bytes = 0;  // Most bytes that Request::keep_seconds may hold; 0: a quarter of the budget.
+  uint64_t pin_limit_bytes = 0;          // Most bytes that Request::keep_seconds may hold; 0: a quarter of the budget.
   // Requests are admitted by what they need now instead of the longest answer that they allow. Where they outgrow the
   // budget together, the last ones give their blocks back, which stay while there is room, and go on later.
   bool overcommits = false;
@@ -70,8 +70,8 @@ struct EngineOptions {
   uint32_t prefill_chunk = 512;  // Most prompt tokens per step.
   // While answers stream, fewer prompt tokens go into a step, so that it takes about so long; 0: no limit.
   uint32_t step_budget_ms = 50;
-  uint32_t max_sequences = 32;   // Requests that run at once, if the budget holds them; more wait in the queue.
-  uint32_t max_queued = 64;      // Requests that may wait; more are refused.
+  uint32_t max_sequences = 32;  // Requests that run at once, if the budget holds them; more wait in the queue.
+  uint32_t max_queued = 64;     // Requests that may wait; more are refused.
   CacheOptions cache;
   Status Validate() const;
 };

@@ -42,8 +42,8 @@ struct Request {
   std::string tenant = {};             // Whose request it is; "" is a tenant too.
   // After its end its tokens stay in the cache for so long at least, where CacheOptions::pin_limit_bytes allows it.
   uint32_t keep_seconds = 0;
-  std::string cache_salt = {};         // Requests share cached blocks only where their salts are equal.
-  uint32_t choice_index = 0;           // Separates the random numbers of several answers to one prompt (SubmitChoices).
+  std::string cache_salt = {};  // Requests share cached blocks only where their salts are equal.
+  uint32_t choice_index = 0;    // Separates the random numbers of several answers to one prompt (SubmitChoices).
   Status Validate() const;
 };
 

@@ -17,8 +17,8 @@ struct RequestStats {
   // the two add up to prompt_tokens once the prompt is done.
   uint64_t prompt_tokens_computed = 0;
   uint64_t prompt_tokens_reused = 0;
-  // Why those that were not in the cache when the request began had to be computed. With prompt_tokens_found they add up
-  // to prompt_tokens. The last token of a prompt is always computed, for its logits.
+  // Why those that were not in the cache when the request began had to be computed. With prompt_tokens_found they add
+  // up to prompt_tokens. The last token of a prompt is always computed, for its logits.
   uint64_t prompt_tokens_found = 0;       // In the cache when it began.
   uint64_t prompt_tokens_first_time = 0;  // Never seen, as far as the cache remembers.
   uint64_t prompt_tokens_evicted = 0;     // Were there, and had to make room.
@@ -39,8 +39,8 @@ struct RequestStats {
 
 // The last place at which a cached sequence of the same tenant still begins like a prompt and then goes on otherwise.
 struct PromptDivergence {
-  uint64_t position = 0;     // The first token that differs.
-  uint64_t block_begin = 0;  // Position of the first of `tokens`,
+  uint64_t position = 0;             // The first token that differs.
+  uint64_t block_begin = 0;          // Position of the first of `tokens`,
   std::vector<TokenId> tokens = {};  // which are those of the cached block.
 };
 
@@ -57,10 +57,10 @@ struct TenantHolding {
 
 // What the cache has done for prompts since the engine was opened.
 struct PrefixStats {
-  uint64_t lookups = 0;         // Sequences that began.
-  uint64_t lookup_tokens = 0;   // That they asked for,
-  uint64_t hit_tokens = 0;      // and found.
-  uint64_t copied_tokens = 0;   // Of those, in blocks that were copied.
+  uint64_t lookups = 0;        // Sequences that began.
+  uint64_t lookup_tokens = 0;  // That they asked for,
+  uint64_t hit_tokens = 0;     // and found.
+  uint64_t copied_tokens = 0;  // Of those, in blocks that were copied.
   uint64_t published_blocks = 0;
   uint64_t duplicate_blocks = 0;  // Computed although another block has the same tokens.
   uint64_t evicted_blocks = 0;

@@ -37,9 +37,9 @@ constexpr char kMemoryAdvice[] =
     "; try a larger budget (--kv-budget), a smaller type of keys and values, or a window (--window)";
 
 uint64_t NowMicros() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
-                                   std::chrono::steady_clock::now().time_since_epoch())
-                                   .count());
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
 }
 
 uint64_t PinLimit(const CacheOptions& options) {
@@ -105,7 +105,7 @@ class EngineImpl : public Engine {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Job> inbox_;          // Guarded by mutex_, as are those below.
+  std::vector<Job> inbox_;  // Guarded by mutex_, as are those below.
   std::vector<std::packaged_task<void()>> questions_;
   uint64_t num_open_requests_ = 0;  // Submitted and not closed.
   bool is_ending_ = false;

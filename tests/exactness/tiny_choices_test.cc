@@ -34,6 +34,7 @@ std::unique_ptr<Engine> MakeTinyEngine(const RunSetup& setup, LogitRows& rows) {
   options.context_tokens = 1024;
   options.prefill_chunk = 100;
   options.cache.block_size = setup.block_size;
+  options.cache.reuses_prefixes = false;  // Forks alone.
   options.cache.budget_bytes = 8u << 20;
   CachePlan plan = PlanCache(options, tiny.model->config()).value();
   EngineParts parts;
