@@ -1,0 +1,23 @@
+// Runs a parsed template.
+#pragma once
+
+#include <ctime>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kvern/chat.h"
+#include "kvern/status.h"
+#include "tokenizer/chat_template/ast.h"
+
+namespace kvern::jinja {
+
+// A variable that the template is given. The value is borrowed for the call.
+using Variable = std::pair<std::string_view, const ChatValue*>;
+
+// The text that `parsed` makes of `variables`; of equal names the last counts. Errors are those of
+// ChatTemplate::Render.
+Result<std::string> RenderTemplate(const Template& parsed, const std::vector<Variable>& variables, const std::tm& now,
+                                   const ChatLimits& limits);
+
+}  // namespace kvern::jinja
