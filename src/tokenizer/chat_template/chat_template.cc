@@ -1,4 +1,6 @@
 // The public ChatTemplate, and what a template can do, found by trying.
+#include <algorithm>
+
 #include "kvern/chat.h"
 #include "tokenizer/chat_template/interpreter.h"
 #include "tokenizer/chat_template/parser.h"
@@ -16,6 +18,8 @@ namespace {
 // Words that no template writes on its own.
 constexpr const char* kMark = "kvern-mark-5b1f";
 constexpr const char* kToolName = "kvern_tool_5b1f";
+// Of a trial: a template that takes more for a greeting has no abilities worth waiting for.
+constexpr uint64_t kTrialSteps = 1'000'000;
 
 ChatValue Message(const char* role, ChatValue content) {
   return ChatValue::Map{{"role", role}, {"content", std::move(content)}};
@@ -75,22 +79,23 @@ Result<ChatTemplate> ChatTemplate::Parse(std::string_view source, const ChatLimi
   auto parsed = std::make_unique<Parsed>();
   KVERN_ASSIGN_OR_RETURN(parsed->tree, jinja::ParseTemplate(source));
   parsed->limits = limits;
+  parsed->limits.steps = std::min(limits.steps, kTrialSteps);
   Parsed* const kept = parsed.get();
   ChatTemplate chat(std::move(parsed));
   kept->abilities = FindAbilities(chat);
+  kept->limits.steps = limits.steps;
   return chat;
 }
 
 Result<std::string> ChatTemplate::Render(const ChatInput& input) const {
-  const ChatValue messages(input.messages);
   const ChatValue add_generation_prompt(input.add_generation_prompt);
   const ChatValue bos_token(input.bos_token);
   const ChatValue eos_token(input.eos_token);
   std::vector<jinja::Variable> variables = {
-      {"messages", &messages},   {"tools", &input.tools},   {"documents", &input.documents},
-      {"bos_token", &bos_token}, {"eos_token", &eos_token}, {"add_generation_prompt", &add_generation_prompt},
+      {"messages", &input.messages}, {"tools", &input.tools},   {"documents", &input.documents},
+      {"bos_token", &bos_token},     {"eos_token", &eos_token}, {"add_generation_prompt", &add_generation_prompt},
   };
-  for (const ChatValue::Member& member : input.more) variables.emplace_back(member.key, &member.value);
+  for (const ChatValue::Member& member : input.more) variables.push_back({member.key, &member.value});
   return jinja::RenderTemplate(parsed_->tree, variables, input.now, parsed_->limits);
 }
 

@@ -16,7 +16,9 @@ Status Evaluator::CheckLimits() {
 Status Evaluator::At(uint32_t offset, const Status& status) {
   if (is_placed_) return status;
   is_placed_ = true;
-  return Status(status.code(), PlaceText(parsed_.source, offset) + status.message());
+  // What comes after a limit is only its consequence.
+  const Status cause = runtime_.budget().is_spent() ? runtime_.budget().status() : status;
+  return Status(cause.code(), PlaceText(parsed_.source, offset) + cause.message());
 }
 
 Result<Value> Evaluator::Eval(const Expr& expr, const Scope& scope) {

@@ -1,5 +1,7 @@
 #include "tokenizer/chat_template/interpreter.h"
 
+#include <algorithm>
+
 #include "tokenizer/chat_template/evaluator.h"
 #include "tokenizer/chat_template/operations.h"
 #include "tokenizer/chat_template/parser.h"
@@ -55,44 +57,51 @@ class Interpreter : public Evaluator {
       if (const Builtin* function = FindFunction(name); function != nullptr) {
         scope.Set(symbol, Value::Borrowed(Kind::kFunction, runtime_.Own<FunctionObject>(*function)));
       }
-      for (auto it = variables.rbegin(); it != variables.rend(); ++it) {
-        if (it->first != name) continue;
-        auto value = FromChat(*it->second, 0);
-        if (!value.ok())
-          return Status(value.status().code(), "the variable " + Quoted(name) + ": " + value.status().message());
-        scope.Set(symbol, std::move(*value));
-        break;
+      const auto given = std::find_if(variables.rbegin(), variables.rend(),
+                                      [&name](const Variable& variable) { return variable.name == name; });
+      if (given == variables.rend()) continue;
+      auto value = std::visit([this](const auto* from) { return FromChat(*from, 0); }, given->value);
+      if (!value.ok()) {
+        return Status(value.status().code(), "the variable " + Quoted(name) + ": " + value.status().message());
       }
+      scope.Set(symbol, std::move(*value));
     }
     return Status::Ok();
   }
 
   Result<Value> FromChat(const ChatValue& from, uint32_t depth) {
-    if (depth >= kMaxValueDepth) {
-      return Status::InvalidArgument("lists and maps are nested deeper than " + std::to_string(kMaxValueDepth));
-    }
-    if (runtime_.budget().is_spent()) return runtime_.budget().status();
     if (const bool* value = from.AsBool()) return Value::Bool(*value);
     if (const int64_t* value = from.AsInt()) return Value::Int(*value);
     if (const double* value = from.AsDouble()) return Value::Float(*value);
     if (const std::string* value = from.AsString()) return runtime_.Text(*value);
-    if (const ChatValue::List* list = from.AsList()) {
-      std::vector<Value> elements;
-      for (const ChatValue& element : *list) {
-        KVERN_ASSIGN_OR_RETURN(Value value, FromChat(element, depth + 1));
-        elements.push_back(std::move(value));
-      }
-      return runtime_.List(std::move(elements));
-    }
-    if (const ChatValue::Map* map = from.AsMap()) {
-      std::vector<std::pair<Value, Value>> entries;
-      for (const auto& [key, member] : *map) {
-        KVERN_ASSIGN_OR_RETURN(Value value, FromChat(member, depth + 1));
-        entries.emplace_back(runtime_.Text(key), std::move(value));
-      }
-      return runtime_.Dict(std::move(entries));
-    }
+    if (const ChatValue::List* list = from.AsList()) return FromChat(*list, depth);
+    if (const ChatValue::Map* map = from.AsMap()) return FromChat(*map, depth);
     return Value::None();
+  }
+
+  Result<Value> FromChat(const ChatValue::List& from, uint32_t depth) {
+    KVERN_RETURN_IF_ERROR(CheckInput(depth));
+    std::vector<Value> elements;
+    for (const ChatValue& element : from) {
+      KVERN_ASSIGN_OR_RETURN(Value value, FromChat(element, depth + 1));
+      elements.push_back(std::move(value));
+    }
+    return runtime_.List(std::move(elements));
+  }
+
+  Result<Value> FromChat(const ChatValue::Map& from, uint32_t depth) {
+    KVERN_RETURN_IF_ERROR(CheckInput(depth));
+    std::vector<std::pair<Value, Value>> entries;
+    for (const auto& [key, member] : from) {
+      KVERN_ASSIGN_OR_RETURN(Value value, FromChat(member, depth + 1));
+      entries.emplace_back(runtime_.Text(key), std::move(value));
+    }
+    return runtime_.Dict(std::move(entries));
+  }
+
+  Status CheckInput(uint32_t depth) {
+    if (depth < kMaxValueDepth) return runtime_.budget().status();
+    return Status::InvalidArgument("lists and maps are nested deeper than " + std::to_string(kMaxValueDepth));
   }
 
   Result<Flow> Exec(const Block& block, const ScopePtr& scope) {
@@ -181,21 +190,28 @@ class Interpreter : public Evaluator {
   Result<Flow> For(const Stmt& stmt, const ScopePtr& scope) {
     auto elements = LoopElements(stmt, scope);
     if (!elements.ok()) return At(stmt.value->offset, elements.status());
-    const size_t count = elements->elements().size();
     auto* loop = runtime_.Own<LoopObject>(&runtime_.budget(), std::move(*elements));
+    const Result<bool> has_finished_one = Rounds(stmt, scope, *loop);
+    loop->End();
+    if (!has_finished_one.ok()) return has_finished_one.status();
+    if (*has_finished_one) return Flow::kNext;
+    return Exec(stmt.else_body, std::make_shared<Scope>(scope));
+  }
+
+  // Runs the body for each element; whether any round came to its end: as in Jinja, else is for loops where none did.
+  Result<bool> Rounds(const Stmt& stmt, const ScopePtr& scope, LoopObject& loop) {
     const auto inner = std::make_shared<Scope>(scope);
-    bool has_finished_one = false;  // As in Jinja, else is for loops none of whose rounds came to its end.
-    for (size_t i = 0; i < count; ++i) {
-      loop->index = i;
+    bool has_finished_one = false;
+    for (size_t i = 0; i < loop.length; ++i) {
+      loop.index = i;
       inner->Clear();
-      KVERN_RETURN_IF_ERROR(Assign(*stmt.target, loop->elements.elements()[i], *inner));
-      inner->Set(kLoopSymbol, Value::Borrowed(Kind::kLoop, loop));
+      KVERN_RETURN_IF_ERROR(Assign(*stmt.target, loop.elements.elements()[i], *inner));
+      inner->Set(kLoopSymbol, Value::Borrowed(Kind::kLoop, &loop));
       KVERN_ASSIGN_OR_RETURN(const Flow flow, Exec(stmt.body, inner));
       if (flow == Flow::kBreak) break;
       has_finished_one |= flow == Flow::kNext;
     }
-    if (has_finished_one) return Flow::kNext;
-    return Exec(stmt.else_body, std::make_shared<Scope>(scope));
+    return has_finished_one;
   }
 
   Status Assign(const Expr& target, const Value& value, Scope& scope) {

@@ -3,7 +3,8 @@
 
 #include <ctime>
 #include <string>
-#include <utility>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include "kvern/chat.h"
@@ -13,7 +14,10 @@
 namespace kvern::jinja {
 
 // A variable that the template is given. The value is borrowed for the call.
-using Variable = std::pair<std::string_view, const ChatValue*>;
+struct Variable {
+  std::string_view name;
+  std::variant<const ChatValue*, const ChatValue::List*> value;
+};
 
 // The text that `parsed` makes of `variables`; of equal names the last counts. Errors are those of
 // ChatTemplate::Render.

@@ -19,9 +19,8 @@ Value MissingMember(Runtime& runtime, const Value& object, std::string_view name
 }
 
 Result<Value> LoopAttribute(Runtime& runtime, const LoopObject& loop, std::string_view name) {
-  const std::vector<Value>& elements = loop.elements.elements();
   const auto index = static_cast<int64_t>(loop.index);
-  const auto length = static_cast<int64_t>(elements.size());
+  const auto length = static_cast<int64_t>(loop.length);
   if (name == "index") return Value::Int(index + 1);
   if (name == "index0") return Value::Int(index);
   if (name == "revindex") return Value::Int(length - index);
@@ -32,10 +31,12 @@ Result<Value> LoopAttribute(Runtime& runtime, const LoopObject& loop, std::strin
   if (name == "depth") return Value::Int(1);  // Only recursive loops go deeper.
   if (name == "depth0") return Value::Int(0);
   if (name == "previtem") {
-    return index == 0 ? runtime.Undefined("there is no previous item") : elements[loop.index - 1];
+    if (index == 0 || loop.elements.is_undefined()) return runtime.Undefined("there is no previous item");
+    return loop.elements.elements()[loop.index - 1];
   }
   if (name == "nextitem") {
-    return index + 1 == length ? runtime.Undefined("there is no next item") : elements[loop.index + 1];
+    if (index + 1 == length || loop.elements.is_undefined()) return runtime.Undefined("there is no next item");
+    return loop.elements.elements()[loop.index + 1];
   }
   return runtime.Undefined("the loop has no member " + Quoted(name));
 }
@@ -222,7 +223,7 @@ Result<int64_t> Length(const Value& value) {
   if (value.is_sequence() || value.is(Kind::kDictView)) return static_cast<int64_t>(value.elements().size());
   if (value.is_dict()) return static_cast<int64_t>(value.dict().entries.size());
   if (value.is_undefined()) return int64_t{0};
-  if (value.is(Kind::kLoop)) return static_cast<int64_t>(value.as<LoopObject>().elements.elements().size());
+  if (value.is(Kind::kLoop)) return static_cast<int64_t>(value.as<LoopObject>().length);
   return Status::InvalidArgument(std::string(KindName(value)) + " has no length");
 }
 

@@ -27,7 +27,8 @@ class Runtime {
   // A lazy sequence of `elements`, after which comes `error` where making them failed.
   Value Iterator(std::vector<Value> elements, Status error = Status::Ok()) {
     Value list = List(std::move(elements));
-    return Value::Borrowed(Kind::kIterator, Own<IteratorObject>(&budget_, std::move(list), std::move(error)));
+    return Value::Shared(Kind::kIterator,
+                         std::make_shared<IteratorObject>(&budget_, std::move(list), std::move(error)));
   }
 
   // Makes what lives until the end of the rendering.

@@ -129,10 +129,11 @@ Result<Value> DictSortFilter(Runtime& runtime, const Value& self, const BoundArg
 }
 
 Result<Value> UniqueFilter(Runtime& runtime, const Value& self, const BoundArguments& arguments) {
-  KVERN_ASSIGN_OR_RETURN(const Value elements, Elements(runtime, self));
+  const auto elements = Elements(runtime, self);
+  if (!elements.ok()) return runtime.Iterator({}, elements.status());
   std::set<std::string> seen;
   std::vector<Value> unique;
-  for (const Value& element : elements.elements()) {
+  for (const Value& element : elements->elements()) {
     Value key = element;
     if (IsGiven(arguments[1])) {
       KVERN_ASSIGN_OR_RETURN(key, MemberByPath(runtime, element, *arguments[1]));

@@ -187,11 +187,19 @@ class NamespaceObject : public Object {
 // The variable `loop` of a for statement.
 class LoopObject : public Object {
  public:
-  LoopObject(Budget* budget, Value items) : Object(budget, sizeof(LoopObject)), elements(std::move(items)) {}
+  LoopObject(Budget* budget, Value items)
+      : Object(budget, sizeof(LoopObject)), elements(std::move(items)), length(elements.elements().size()) {}
   Value elements;  // A list.
+  const size_t length;
   size_t index = 0;
   std::vector<Value> last_changed;
   bool has_changed_before = false;
+
+  // The loop is over. It may live on in a namespace, its elements do not.
+  void End() {
+    elements = Value();
+    last_changed.clear();
+  }
 };
 
 // "a string", "a list", "an undefined value": for messages.
