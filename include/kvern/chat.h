@@ -26,9 +26,8 @@ namespace kvern {
 // counts.
 class ChatValue {
  public:
-  struct Member;
   using List = std::vector<ChatValue>;
-  using Map = std::vector<Member>;
+  using Map = std::vector<std::pair<std::string, ChatValue>>;
 
   ChatValue() = default;                                        // null
   ChatValue(bool value) : value_(value) {}                      // NOLINT: implicit by design, as below
@@ -53,11 +52,6 @@ class ChatValue {
 
  private:
   std::variant<std::monostate, bool, int64_t, double, std::string, List, Map> value_;
-};
-
-struct ChatValue::Member {
-  std::string key;
-  ChatValue value;
 };
 
 // What a template is given. Strings are UTF-8.

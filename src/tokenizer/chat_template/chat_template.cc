@@ -95,7 +95,7 @@ Result<std::string> ChatTemplate::Render(const ChatInput& input) const {
       {"messages", &input.messages}, {"tools", &input.tools},   {"documents", &input.documents},
       {"bos_token", &bos_token},     {"eos_token", &eos_token}, {"add_generation_prompt", &add_generation_prompt},
   };
-  for (const ChatValue::Member& member : input.more) variables.push_back({member.key, &member.value});
+  for (const auto& [name, value] : input.more) variables.push_back({name, &value});
   return jinja::RenderTemplate(parsed_->tree, variables, input.now, parsed_->limits);
 }
 
