@@ -4,6 +4,7 @@
 #include <pcre2.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "base/check.h"
 #include "tokenizer/utf8.h"
@@ -24,34 +25,42 @@ pcre2_code* Compile(const char* expression) {
 char AsciiUpper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; }
 char AsciiLower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-// One non-ASCII character in the case that `replacement` ("\\U$0" or "\\L$0") names.
-void AppendMapped(std::string_view bytes, const char* replacement, std::string& out) {
-  static pcre2_code* const kAny = Compile("(?s).");
-  PCRE2_UCHAR mapped[16];
-  PCRE2_SIZE size = sizeof(mapped);
-  const int count = pcre2_substitute(kAny, reinterpret_cast<PCRE2_SPTR>(bytes.data()), bytes.size(), 0,
-                                     PCRE2_SUBSTITUTE_EXTENDED, nullptr, nullptr,
-                                     reinterpret_cast<PCRE2_SPTR>(replacement), PCRE2_ZERO_TERMINATED, mapped, &size);
-  if (count == 1) {
-    out.append(reinterpret_cast<const char*>(mapped), size);
-  } else {
-    out += bytes;  // Ill-formed.
+// Well-formed `text` in the case that `replacement` ("\\U$0" or "\\L$0") names.
+void AppendMapped(std::string_view text, const char* replacement, std::string& out) {
+  static pcre2_code* const kAll = Compile("(?s).+");
+  std::string mapped(text.size() * 3 + 1, '\0');  // No character grows more: from one byte to three.
+  PCRE2_SIZE size = mapped.size();
+  const int count = pcre2_substitute(kAll, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0,
+                                     PCRE2_SUBSTITUTE_EXTENDED | PCRE2_NO_UTF_CHECK, nullptr, nullptr,
+                                     reinterpret_cast<PCRE2_SPTR>(replacement), PCRE2_ZERO_TERMINATED,
+                                     reinterpret_cast<PCRE2_UCHAR*>(mapped.data()), &size);
+  out.append(count == 1 ? std::string_view(mapped).substr(0, size) : text);
+}
+
+std::string WithSharpSWrittenOut(std::string_view text) {
+  constexpr std::string_view kSharpS = "\xC3\x9F";
+  std::string out;
+  for (size_t at; (at = text.find(kSharpS)) != text.npos; text.remove_prefix(at + kSharpS.size())) {
+    out.append(text.substr(0, at)).append("SS");
   }
+  return out.append(text);
 }
 
 std::string Mapped(std::string_view text, bool to_upper) {
   std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const std::string_view bytes = FirstCharacter(text).bytes;
-    text.remove_prefix(bytes.size());
-    if (bytes.size() == 1) {
-      out += to_upper ? AsciiUpper(bytes[0]) : AsciiLower(bytes[0]);
-    } else if (to_upper && bytes == "\xC3\x9F") {
-      out += "SS";
-    } else {
-      AppendMapped(bytes, to_upper ? "\\U$0" : "\\L$0", out);
-    }
+  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; })) {
+    out = text;
+    std::transform(out.begin(), out.end(), out.begin(), to_upper ? AsciiUpper : AsciiLower);
+    return out;
+  }
+  const std::string written_out = to_upper ? WithSharpSWrittenOut(text) : std::string(text);
+  for (std::string_view rest = written_out; !rest.empty();) {
+    const size_t size = WellFormedPrefix(rest);
+    if (size > 0) AppendMapped(rest.substr(0, size), to_upper ? "\\U$0" : "\\L$0", out);
+    rest.remove_prefix(size);
+    if (rest.empty()) break;
+    out += rest[0];  // Ill-formed.
+    rest.remove_prefix(1);
   }
   return out;
 }
@@ -170,18 +179,36 @@ std::string Titled(std::string_view text) {
   return out;
 }
 
+namespace {
+
+bool IsAsciiOf(CharacterClass wanted, char c) {
+  const bool is_upper = c >= 'A' && c <= 'Z';
+  const bool is_lower = c >= 'a' && c <= 'z';
+  const bool is_digit = c >= '0' && c <= '9';
+  switch (wanted) {
+    case CharacterClass::kPrintable: return c >= 0x20 && c < 0x7F;
+    case CharacterClass::kLetter: return is_upper || is_lower;
+    case CharacterClass::kDigit: return is_digit;
+    case CharacterClass::kAlphanumeric: return is_upper || is_lower || is_digit;
+    case CharacterClass::kUpper: return is_upper;
+    case CharacterClass::kLower: return is_lower;
+  }
+  return false;
+}
+
+}  // namespace
+
 bool IsOf(CharacterClass wanted, char32_t code) {
-  if (wanted == CharacterClass::kPrintable && code < 0x80) return code >= 0x20 && code < 0x7F;
+  if (code < 0x80) return IsAsciiOf(wanted, static_cast<char>(code));
   static pcre2_code* const kClasses[] = {
       Compile("[^\\p{C}\\p{Z}]"), Compile("\\p{L}"),  Compile("\\p{Nd}|[\\x{B2}\\x{B3}\\x{B9}]"),
       Compile("[\\p{L}\\p{N}]"),  Compile("\\p{Lu}"), Compile("[\\p{Ll}\\x{AA}\\x{BA}]"),
   };
+  static thread_local const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(
+      pcre2_match_data_create(1, nullptr), &pcre2_match_data_free);
   const std::string text = Utf8(code);
-  pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
-  const int count = pcre2_match(kClasses[static_cast<int>(wanted)], reinterpret_cast<PCRE2_SPTR>(text.data()),
-                                text.size(), 0, 0, match, nullptr);
-  pcre2_match_data_free(match);
-  return count > 0;
+  return pcre2_match(kClasses[static_cast<int>(wanted)], reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0,
+                     match.get(), nullptr) > 0;
 }
 
 }  // namespace kvern::jinja

@@ -34,6 +34,8 @@ TEST(CharactersTest, StrippingASetTakesWholeCharacters) {
 TEST(CharactersTest, CaseFollowsUnicode) {
   EXPECT_EQ(Upper("straße é ж"), "STRASSE É Ж");
   EXPECT_EQ(Lower("ÀÉ Ж"), "àé ж");
+  EXPECT_EQ(Upper("a\xFFé\xC3"), "A\xFFÉ\xC3") << "ill-formed bytes stay";
+  EXPECT_EQ(Upper(std::string(3000, 'a') + "ɐ"), std::string(3000, 'A') + "Ɐ") << "which grows from two bytes to three";
   EXPECT_EQ(Capitalized("éCOLE"), "École");
   EXPECT_EQ(Titled("it's a-b c"), "It'S A-B C");
 }

@@ -128,12 +128,14 @@ TEST(ChatTemplateTest, WrongArgumentsAreNamed) {
 }
 
 TEST(ChatTemplateTest, WhatWouldGoOnForTooLongIsStopped) {
-  const Status status = ErrorOf(
-      "{% for a in range(100000) %}{% for b in range(100000) %}{% for c in range(100000) %}{% endfor %}"
-      "{% endfor %}{% endfor %}");
+  const std::string source =
+      "{% for a in range(100000) %}{% for b in range(1000) %}{% for c in range(1000) %}{% endfor %}"
+      "{% endfor %}{% endfor %}";
+
+  const Status status = RenderWith(source, {}, {.steps = 100'000}).status();
 
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(status.message(), HasSubstr("the template takes more than 20000000 steps"));
+  EXPECT_THAT(status.message(), HasSubstr("the template takes more than 100000 steps"));
 }
 
 TEST(ChatTemplateTest, LoopsInLoopsHoldNoMoreThanOneOfThem) {
@@ -149,7 +151,8 @@ TEST(ChatTemplateTest, WorkOnLongTextsCounts) {
   ChatInput input;
   input.messages.push_back(Message("user", std::string(1 << 20, 'x')));
 
-  const auto text = RenderWith("{% for i in range(10000) %}{{ 'y' in messages[0].content }}{% endfor %}", input);
+  const auto text = RenderWith("{% for i in range(10000) %}{{ 'y' in messages[0].content }}{% endfor %}", input,
+                               {.steps = 1'000'000});
 
   EXPECT_EQ(text.status().code(), StatusCode::kResourceExhausted);
 }

@@ -9,42 +9,12 @@
 
 #include "kvern/status.h"
 #include "tokenizer/chat_template/ast.h"
-#include "tokenizer/chat_template/lexer.h"
+#include "tokenizer/chat_template/token_cursor.h"
 
 namespace kvern::jinja {
 
 constexpr uint32_t kMaxParseNesting = 100;  // Brackets and blocks inside each other.
 constexpr uint32_t kMaxTreeDepth = 300;     // a + b + c + ... is a tree of that depth too.
-
-// Where the parser stands. The last token is kEnd and is never passed.
-class TokenCursor {
- public:
-  TokenCursor(std::string_view source, std::vector<Token> tokens) : source_(source), tokens_(std::move(tokens)) {}
-
-  const Token& current() const { return tokens_[at_]; }
-  const Token& next() const { return tokens_[at_ + 1 < tokens_.size() ? at_ + 1 : at_]; }
-  const Token& Take() {
-    const Token& token = tokens_[at_];
-    if (at_ + 1 < tokens_.size()) ++at_;
-    return token;
-  }
-  bool Is(TokenKind kind) const { return current().kind == kind; }
-  bool IsOperator(std::string_view text) const { return Is(TokenKind::kOperator) && current().text == text; }
-  bool IsName(std::string_view text) const { return Is(TokenKind::kName) && current().text == text; }
-  bool TakeOperator(std::string_view text) { return IsOperator(text) && (Take(), true); }
-  bool TakeName(std::string_view text) { return IsName(text) && (Take(), true); }
-
-  // "line 1, column 4: expected ')', found 'x'".
-  Status Unexpected(std::string_view expected) const;
-  Status ErrorAt(uint32_t offset, StatusCode code, const std::string& message) const;
-  Status ExpectOperator(std::string_view text);
-  Status Expect(TokenKind kind, std::string_view expected);
-
- private:
-  std::string_view source_;
-  std::vector<Token> tokens_;
-  size_t at_ = 0;
-};
 
 // What may follow a tuple without brackets, or stand in it.
 struct TupleStyle {
