@@ -69,7 +69,7 @@ struct ChatInput {
 // What a template and one rendering of it may use. Reaching a limit is an error (kResourceExhausted), never a crash.
 struct ChatLimits {
   uint64_t template_bytes = 512 << 10;
-  uint64_t steps = 20'000'000;  // Evaluated nodes, and one for every 64 bytes read or written: about a second.
+  uint64_t steps = 50'000'000;  // Evaluated nodes, and one for every 32 bytes read or written: a second or two.
   uint64_t output_bytes = 64 << 20;
   uint64_t held_bytes = 256 << 20;  // Of all values at one time, the input among them.
 };

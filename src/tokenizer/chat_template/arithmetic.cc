@@ -6,6 +6,7 @@
 #include "tokenizer/chat_template/characters.h"
 #include "tokenizer/chat_template/operations.h"
 #include "tokenizer/chat_template/python_text.h"
+#include "tokenizer/chat_template/text.h"
 
 namespace kvern::jinja {
 namespace {
@@ -126,7 +127,7 @@ Value ConcatTexts(Runtime& runtime, const Value& a, const Value& b) {
 
 Result<Value> Repeat(Runtime& runtime, const Value& sequence, int64_t count) {
   const uint64_t times = count < 0 ? 0 : static_cast<uint64_t>(count);
-  const uint64_t unit = sequence.extent().num_bytes + sizeof(Value);
+  const uint64_t unit = sequence.is_string() ? sequence.text().size() + 1 : sequence.extent().num_bytes + sizeof(Value);
   constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
   if (!runtime.budget().Fits(times > kMax / unit ? kMax : times * unit)) return runtime.budget().status();
   if (sequence.is_string()) {
@@ -172,7 +173,7 @@ bool Equal(Budget& budget, const Value& a, const Value& b) {
   switch (a.kind()) {
     case Kind::kUndefined:
     case Kind::kNone: return true;
-    case Kind::kString: return a.text() == b.text();
+    case Kind::kString: budget.Touch(std::min(a.text().size(), b.text().size())); return a.text() == b.text();
     case Kind::kList:
     case Kind::kTuple:
     case Kind::kRange:
@@ -188,7 +189,10 @@ Result<bool> Less(Budget& budget, const Value& a, const Value& b) {
   if (budget.is_spent()) return budget.status();
   if (a.is_integral() && b.is_integral()) return a.integer() < b.integer();
   if (a.is_number() && b.is_number()) return a.number() < b.number();
-  if (a.is_string() && b.is_string()) return a.text() < b.text();
+  if (a.is_string() && b.is_string()) {
+    budget.Touch(std::min(a.text().size(), b.text().size()));
+    return a.text() < b.text();
+  }
   if (a.kind() == b.kind() && (a.is(Kind::kList) || a.is(Kind::kTuple))) {
     const size_t common = std::min(a.elements().size(), b.elements().size());
     for (size_t i = 0; i < common; ++i) {
@@ -202,6 +206,7 @@ Result<bool> Less(Budget& budget, const Value& a, const Value& b) {
 Result<bool> Contains(Runtime& runtime, const Value& container, const Value& item) {
   if (container.is_string()) {
     if (!item.is_string()) return Mismatch("look in a string for what is no string:", item, container);
+    KVERN_RETURN_IF_ERROR(AllowSearch(runtime, container.text(), item.text()));
     return container.text().find(item.text()) != std::string_view::npos;
   }
   if (container.is_dict()) {
@@ -215,7 +220,6 @@ Result<bool> Contains(Runtime& runtime, const Value& container, const Value& ite
 
 Result<bool> Compare(Runtime& runtime, Operator op, const Value& a, const Value& b) {
   Budget& budget = runtime.budget();
-  budget.Touch(std::min(a.extent().num_bytes, b.extent().num_bytes));
   switch (op) {
     case Operator::kEqual: return Equal(budget, a, b);
     case Operator::kNotEqual: return !Equal(budget, a, b);
@@ -223,7 +227,7 @@ Result<bool> Compare(Runtime& runtime, Operator op, const Value& a, const Value&
     case Operator::kGreater: return Less(budget, b, a);
     case Operator::kIn:
     case Operator::kNotIn: {
-      budget.Touch(b.extent().num_bytes);
+      budget.Touch(b.own_bytes());
       KVERN_ASSIGN_OR_RETURN(const bool is_in, Contains(runtime, b, a));
       return is_in == (op == Operator::kIn);
     }

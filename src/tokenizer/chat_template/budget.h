@@ -17,7 +17,7 @@ class Budget {
 
   void Step(uint64_t num_steps = 1) { steps_ += num_steps; }
   // The work of reading or writing `num_bytes`.
-  void Touch(uint64_t num_bytes) { steps_ += num_bytes / 64; }
+  void Touch(uint64_t num_bytes) { steps_ += num_bytes / 32; }
   void Hold(uint64_t num_bytes) {
     held_bytes_ += num_bytes;
     Touch(num_bytes);

@@ -63,8 +63,7 @@ Result<Value> RunBuiltin(Runtime& runtime, const Builtin& builtin, const Value& 
   if (builtin.parameters != "*") KVERN_RETURN_IF_ERROR(Bind(builtin, arguments, bound.values_));
   Budget& budget = runtime.budget();
   budget.Step();
-  budget.Touch(self.extent().num_bytes);
-  for (const Value& value : arguments.positional) budget.Touch(value.extent().num_bytes);
+  if (self.is_string()) budget.Touch(self.text().size());
   if (budget.is_spent()) return budget.status();
   return builtin.run(runtime, self, bound);
 }

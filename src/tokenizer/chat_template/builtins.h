@@ -43,7 +43,8 @@ struct Builtin {
   Result<Value> (*run)(Runtime& runtime, const Value& self, const BoundArguments& arguments);
 };
 
-// Binds the arguments and runs it. Counts the size of `self` and the arguments as work.
+// Binds the arguments and runs it. Counts the bytes of a string `self` as work; what walks
+// over elements counts these itself.
 Result<Value> RunBuiltin(Runtime& runtime, const Builtin& builtin, const Value& self, const Arguments& arguments);
 
 // nullptr where there is none of that name.

@@ -87,13 +87,17 @@ std::string Utf8(char32_t code) {
 
 uint64_t CountCharacters(std::string_view text) {
   uint64_t count = 0;
-  for (; !text.empty(); ++count) text.remove_prefix(FirstCharacter(text).bytes.size());
+  for (size_t at = 0; at < text.size(); ++count) {
+    at += static_cast<unsigned char>(text[at]) < 0x80 ? 1 : FirstCharacter(text.substr(at)).bytes.size();
+  }
   return count;
 }
 
 size_t OffsetOfCharacter(std::string_view text, uint64_t index) {
   size_t offset = 0;
-  for (; index > 0 && offset < text.size(); --index) offset += FirstCharacter(text.substr(offset)).bytes.size();
+  for (; index > 0 && offset < text.size(); --index) {
+    offset += static_cast<unsigned char>(text[offset]) < 0x80 ? 1 : FirstCharacter(text.substr(offset)).bytes.size();
+  }
   return offset;
 }
 

@@ -138,6 +138,25 @@ TEST(ChatTemplateTest, WhatWouldGoOnForTooLongIsStopped) {
   EXPECT_THAT(status.message(), HasSubstr("the template takes more than 100000 steps"));
 }
 
+TEST(ChatTemplateTest, ALongConversationIsFarFromTheLimits) {
+  ChatInput input;
+  for (int i = 0; i < 10'000; ++i)
+    input.messages.push_back(Message(i % 2 == 0 ? "user" : "assistant", std::string(300, 'x')));
+
+  const auto text = RenderWith(
+      "{% for m in messages %}{% if loop.index0 == messages | length - 1 or messages[loop.index0 + 1].role != m.role %}"
+      "{{ '<' + m.role + '>' + (m.content | trim) }}{% endif %}{% endfor %}",
+      input, {.steps = 5'000'000});
+
+  EXPECT_TRUE(text.ok()) << text.status().ToString();
+}
+
+TEST(ChatTemplateTest, LookingForLongTextsInLongTextsIsRefused) {
+  const auto text = RenderWith("{% set x = 'a' * 1000000 %}{{ ('a' * 500000 ~ 'b') in x }}", {});
+
+  EXPECT_EQ(text.status().code(), StatusCode::kResourceExhausted);
+}
+
 TEST(ChatTemplateTest, LoopsInLoopsHoldNoMoreThanOneOfThem) {
   const auto text = RenderWith(
       "{% set x = range(1000) | list %}{% for i in x %}{% for j in x[i:] %}{% break %}{% endfor %}"

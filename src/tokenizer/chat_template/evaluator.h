@@ -11,7 +11,7 @@
 
 namespace kvern::jinja {
 
-// Calls of Eval, Exec and macros inside each other, all together. Each needs about half a kilobyte of stack.
+// Calls of Eval, Exec and macros inside each other, all together. Each needs up to a kilobyte of stack.
 constexpr uint32_t kMaxDepth = 1000;
 
 class Evaluator {

@@ -173,7 +173,7 @@ Result<Value> GetSlice(Runtime& runtime, const Value& object, const Value* begin
   // No step beyond the length differs from the length; so it cannot overflow below.
   const int64_t bounded = std::clamp(stride.value_or(1), -length - 1, length + 1);
   const SliceRange range = Adjusted(first, last, bounded, length);
-  runtime.budget().Touch(object.extent().num_bytes);
+  runtime.budget().Touch(object.own_bytes());
   if (object.is_string()) {
     if (!runtime.budget().Fits(object.text().size() * (range.step == 1 ? 1 : 17))) return runtime.budget().status();
     return SliceOfText(runtime, object, range);

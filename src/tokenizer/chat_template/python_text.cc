@@ -48,7 +48,9 @@ class Writer {
   Writer(Budget& budget, std::string& out) : budget_(budget), out_(out) {}
 
   void Repr(const Value& value) {
-    if (!budget_.Fits(out_.size())) return;
+    budget_.Step();
+    budget_.Touch(value.own_bytes());
+    if (!budget_.Fits(out_.size()) || budget_.is_spent()) return;
     switch (value.kind()) {
       case Kind::kUndefined: out_ += "Undefined"; break;
       case Kind::kNone: out_ += "None"; break;
@@ -56,6 +58,7 @@ class Writer {
       case Kind::kInt: out_ += std::to_string(value.integer()); break;
       case Kind::kFloat: out_ += FloatText(value.number()); break;
       case Kind::kString:
+        budget_.Step(value.text().size() / 4);  // Finding out what is printable takes long.
         if (value.is_markup()) out_ += "Markup(";
         AppendRepr(value.text(), out_);
         if (value.is_markup()) out_ += ")";
@@ -114,7 +117,9 @@ class JsonWriter {
   JsonWriter(Budget& budget, const JsonStyle& style, std::string& out) : budget_(budget), style_(style), out_(out) {}
 
   Status Write(const Value& value, size_t level) {
-    if (!budget_.Fits(out_.size())) return budget_.status();
+    budget_.Step();
+    budget_.Touch(value.own_bytes());
+    if (!budget_.Fits(out_.size()) || budget_.is_spent()) return budget_.status();
     switch (value.kind()) {
       case Kind::kString: String(value.text()); return Status::Ok();
       case Kind::kList:

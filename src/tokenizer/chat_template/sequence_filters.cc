@@ -134,6 +134,7 @@ Result<Value> UniqueFilter(Runtime& runtime, const Value& self, const BoundArgum
   std::set<std::string> seen;
   std::vector<Value> unique;
   for (const Value& element : elements->elements()) {
+    runtime.budget().Step();
     Value key = element;
     if (IsGiven(arguments[1])) {
       KVERN_ASSIGN_OR_RETURN(key, MemberByPath(runtime, element, *arguments[1]));
@@ -189,7 +190,7 @@ Result<Value> SumFilter(Runtime& runtime, const Value& self, const BoundArgument
       KVERN_ASSIGN_OR_RETURN(element, MemberByPath(runtime, element, *arguments[0]));
     }
     KVERN_ASSIGN_OR_RETURN(sum, Arithmetic(runtime, Operator::kAdd, sum, element));
-    runtime.budget().Touch(sum.extent().num_bytes);
+    runtime.budget().Touch(sum.own_bytes());
     if (runtime.budget().is_spent()) return runtime.budget().status();
   }
   return sum;

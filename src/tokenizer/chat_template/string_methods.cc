@@ -26,6 +26,7 @@ Result<std::string_view> TextArgument(const Value& value) {
 
 template <std::string (*kChange)(std::string_view)>
 Result<Value> Changed(Runtime& runtime, const Value& self, const BoundArguments&) {
+  runtime.budget().Step(self.text().size() / 4);  // Other letters than those of ASCII take long.
   return Like(runtime, self, kChange(self.text()));
 }
 
@@ -67,6 +68,7 @@ Result<Value> SplitMethod(Runtime& runtime, const Value& self, const BoundArgume
     KVERN_ASSIGN_OR_RETURN(separator, TextArgument(*arguments[0]));
     if (separator.empty()) return Status::InvalidArgument("cannot split at an empty separator");
   }
+  KVERN_RETURN_IF_ERROR(AllowSearch(runtime, self.text(), separator));
   KVERN_ASSIGN_OR_RETURN(const int64_t max_splits, arguments.Integer(1, -1, "the second argument of split"));
   return ListOfParts(runtime, self, Split(self.text(), separator, max_splits, kFromEnd));
 }
@@ -79,6 +81,7 @@ template <bool kFromEnd>
 Result<Value> Partition(Runtime& runtime, const Value& self, const BoundArguments& arguments) {
   KVERN_ASSIGN_OR_RETURN(const std::string_view separator, TextArgument(*arguments[0]));
   if (separator.empty()) return Status::InvalidArgument("cannot split at an empty separator");
+  KVERN_RETURN_IF_ERROR(AllowSearch(runtime, self.text(), separator));
   const std::string_view text = self.text();
   const size_t at = kFromEnd ? text.rfind(separator) : text.find(separator);
   std::vector<Value> parts(3, runtime.Text(""));
@@ -124,9 +127,10 @@ Result<Value> HasAffix(Runtime&, const Value& self, const BoundArguments& argume
 }
 
 template <bool kFromEnd, bool kMustBeThere>
-Result<Value> Find(Runtime&, const Value& self, const BoundArguments& arguments) {
+Result<Value> Find(Runtime& runtime, const Value& self, const BoundArguments& arguments) {
   KVERN_ASSIGN_OR_RETURN(const std::string_view wanted, TextArgument(*arguments[0]));
   KVERN_ASSIGN_OR_RETURN(const Part part, PartOf(self, arguments));
+  KVERN_RETURN_IF_ERROR(AllowSearch(runtime, part.text, wanted));
   const size_t at = part.is_empty_range ? std::string_view::npos
                     : kFromEnd          ? part.text.rfind(wanted)
                                         : part.text.find(wanted);
@@ -137,9 +141,10 @@ Result<Value> Find(Runtime&, const Value& self, const BoundArguments& arguments)
   return Value::Int(-1);
 }
 
-Result<Value> Count(Runtime&, const Value& self, const BoundArguments& arguments) {
+Result<Value> Count(Runtime& runtime, const Value& self, const BoundArguments& arguments) {
   KVERN_ASSIGN_OR_RETURN(const std::string_view wanted, TextArgument(*arguments[0]));
   KVERN_ASSIGN_OR_RETURN(const Part part, PartOf(self, arguments));
+  KVERN_RETURN_IF_ERROR(AllowSearch(runtime, part.text, wanted));
   if (part.is_empty_range) return Value::Int(0);
   if (wanted.empty()) return Value::Int(static_cast<int64_t>(CountCharacters(part.text)) + 1);
   int64_t count = 0;

@@ -48,8 +48,15 @@ std::vector<std::string_view> SplitAtSpace(std::string_view text, int64_t max_sp
 
 }  // namespace
 
+Status AllowSearch(Runtime& runtime, std::string_view text, std::string_view part) {
+  constexpr uint64_t kBytesOfStart = 8;  // What beginning to compare costs.
+  runtime.budget().Touch(text.size() / 2 * std::min<uint64_t>(part.size() + kBytesOfStart, 1 << 30));
+  return runtime.budget().status();
+}
+
 Result<std::string> Replaced(Runtime& runtime, std::string_view text, std::string_view old, std::string_view with,
                              int64_t count) {
+  KVERN_RETURN_IF_ERROR(AllowSearch(runtime, text, old));
   const uint64_t limit = count < 0 ? UINT64_MAX : static_cast<uint64_t>(count);
   const uint64_t num_matches = old.empty() ? CountCharacters(text) + 1 : CountOf(text, old);
   const uint64_t num_replaced = std::min(num_matches, limit);

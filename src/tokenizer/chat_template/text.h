@@ -11,6 +11,9 @@
 
 namespace kvern::jinja {
 
+// Counts the work of looking for `part` in `text`, at worst size by size; asked before it is done.
+Status AllowSearch(Runtime& runtime, std::string_view text, std::string_view part);
+
 // Python's str.replace; `count` < 0: all.
 Result<std::string> Replaced(Runtime& runtime, std::string_view text, std::string_view old, std::string_view with,
                              int64_t count);

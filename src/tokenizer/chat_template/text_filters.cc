@@ -16,16 +16,11 @@ Value Like(Runtime& runtime, const Value& self, std::string text) {
   return runtime.Text(std::move(text), self.is_markup());
 }
 
-Result<Value> UpperFilter(Runtime& runtime, const Value& self, const BoundArguments&) {
-  return Like(runtime, self, Upper(TextOf(runtime, self)));
-}
-
-Result<Value> LowerFilter(Runtime& runtime, const Value& self, const BoundArguments&) {
-  return Like(runtime, self, Lower(TextOf(runtime, self)));
-}
-
-Result<Value> CapitalizeFilter(Runtime& runtime, const Value& self, const BoundArguments&) {
-  return Like(runtime, self, Capitalized(TextOf(runtime, self)));
+template <std::string (*kChange)(std::string_view)>
+Result<Value> CaseFilter(Runtime& runtime, const Value& self, const BoundArguments&) {
+  const std::string text = TextOf(runtime, self);
+  runtime.budget().Step(text.size() / 4);  // Other letters than those of ASCII take long.
+  return Like(runtime, self, kChange(text));
 }
 
 // Words begin after white space and any of - ( { [ <.
@@ -188,7 +183,7 @@ Result<Value> ToJsonFilter(Runtime& runtime, const Value& self, const BoundArgum
 
 std::span<const Builtin> TextFilters() {
   static constexpr Builtin kTable[] = {
-      {"capitalize", "", CapitalizeFilter},
+      {"capitalize", "", CaseFilter<Capitalized>},
       {"center", "width=", CenterFilter},
       {"e", "", EscapeFilter},
       {"escape", "", EscapeFilter},
@@ -196,14 +191,14 @@ std::span<const Builtin> TextFilters() {
       {"format", "*", FormatFilter},
       {"indent", "width= first= blank=", IndentFilter},
       {"join", "d= attribute=", JoinFilter},
-      {"lower", "", LowerFilter},
+      {"lower", "", CaseFilter<Lower>},
       {"replace", "old new count=", ReplaceFilter},
       {"safe", "", SafeFilter},
       {"string", "", StringFilter},
       {"title", "", TitleFilter},
       {"tojson", "ensure_ascii= indent= separators= sort_keys=", ToJsonFilter},
       {"trim", "chars=", TrimFilter},
-      {"upper", "", UpperFilter},
+      {"upper", "", CaseFilter<Upper>},
       {"wordcount", "", WordCountFilter},
   };
   return kTable;

@@ -106,6 +106,13 @@ Extent Value::extent() const {
   return {.depth = 0, .num_bytes = 16 + (is_string() ? text().size() : 0)};
 }
 
+uint64_t Value::own_bytes() const {
+  if (is_string()) return text().size();
+  if (is_dict()) return 8 * dict().entries.size();
+  if (is_sequence() || is(Kind::kDictView)) return 8 * elements().size();
+  return 0;
+}
+
 DictObject::DictObject(Budget* budget, std::vector<std::pair<Value, Value>> pairs, Extent whole)
     : Object(budget, sizeof(DictObject) + pairs.size() * (2 * sizeof(Value) + 96)), extent(whole) {
   entries.reserve(pairs.size());

@@ -114,6 +114,8 @@ class Value {
   // Python's truth value.
   bool IsTrue() const;
   Extent extent() const;
+  // What going through it once costs, elements of elements not included: bytes of a string, 8 for each element.
+  uint64_t own_bytes() const;
 
  private:
   explicit Value(Kind kind) : kind_(kind) {}
