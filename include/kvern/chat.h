@@ -76,9 +76,11 @@ struct ChatLimits {
 
 // What a conversation may hold for this template, found by rendering small ones.
 struct ChatAbilities {
-  bool system_role = false;    // The text of a message with role "system" comes out.
-  bool tools = false;          // A tool given is named in the prompt.
-  bool content_parts = false;  // "content" may be a list of {"type": "text", "text": ...}; else only a string.
+  bool system_role = false;     // The text of a message with role "system" comes out.
+  bool tools = false;           // A tool given is named in the prompt.
+  bool content_parts = false;   // "content" may be a list of {"type": "text", "text": ...}; else only a string.
+  bool tool_calls = false;      // The "tool_calls" of an assistant's message come out, with their arguments.
+  bool text_arguments = false;  // These arguments must be JSON text, as in the OpenAI API; else give them as a map.
 };
 
 // A parsed template. Immutable: any thread may render it, several at once.

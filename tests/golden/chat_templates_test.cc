@@ -137,16 +137,18 @@ TEST(ChatTemplatesGoldenTest, EveryTemplateRendersEveryConversationAsPythonDoes)
 TEST(ChatTemplatesGoldenTest, AbilitiesAreThoseOfTheModels) {
   struct Expected {
     const char* name;
-    bool system_role, tools, content_parts;
+    bool system_role, tools, content_parts, tool_calls, text_arguments;
   };
   constexpr Expected kExpected[] = {
-      {"google-gemma-2-2b-it.jinja", false, false, false},
-      {"Qwen-Qwen3-0.6B.jinja", true, true, false},
-      {"Mistral-Small-3.2-24B-Instruct-2506.jinja", true, true, true},
-      {"microsoft-Phi-3.5-mini-instruct.jinja", true, false, false},
-      {"GLM-4.6.jinja", true, true, true},
-      {"meta-llama-Llama-3.2-3B-Instruct.jinja", true, true, false},
-      {"SmolLM2-135M-Instruct.Q4_1.gguf", true, false, false},
+      {"google-gemma-2-2b-it.jinja", false, false, false, false, false},
+      {"Qwen-Qwen3-0.6B.jinja", true, true, false, true, false},
+      {"Mistral-Small-3.2-24B-Instruct-2506.jinja", true, true, true, true, false},
+      {"microsoft-Phi-3.5-mini-instruct.jinja", true, false, false, false, false},
+      {"GLM-4.6.jinja", true, true, true, true, false},
+      {"meta-llama-Llama-3.2-3B-Instruct.jinja", true, true, false, true, false},
+      {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B.jinja", true, false, false, true, true},
+      {"moonshotai-Kimi-K2.jinja", true, true, true, true, false},
+      {"SmolLM2-135M-Instruct.Q4_1.gguf", true, false, false, false, false},
   };
   size_t num_templates = 0;
 
@@ -159,6 +161,8 @@ TEST(ChatTemplatesGoldenTest, AbilitiesAreThoseOfTheModels) {
     EXPECT_EQ(chat->abilities().system_role, expected.system_role) << expected.name;
     EXPECT_EQ(chat->abilities().tools, expected.tools) << expected.name;
     EXPECT_EQ(chat->abilities().content_parts, expected.content_parts) << expected.name;
+    EXPECT_EQ(chat->abilities().tool_calls, expected.tool_calls) << expected.name;
+    EXPECT_EQ(chat->abilities().text_arguments, expected.text_arguments) << expected.name;
   }
   if (num_templates == 0) GTEST_SKIP() << "KVERN_TEST_DATA has no chat_templates, and there is no model in models/";
 }

@@ -48,6 +48,24 @@ bool Writes(const Result<std::string>& text, std::string_view what) {
   return text.ok() && text->find(what) != std::string::npos;
 }
 
+// A question, the call of a tool, its result.
+ChatInput ProbeToolCall(ChatValue content, ChatValue arguments) {
+  ChatValue::Map function{{"name", kToolName}, {"arguments", std::move(arguments)}};
+  ChatValue call = ChatValue::Map{{"id", "abcdefghi"}, {"type", "function"}, {"function", std::move(function)}};
+  ChatValue::Map assistant{
+      {"role", "assistant"}, {"content", std::move(content)}, {"tool_calls", ChatValue::List{std::move(call)}}};
+  ChatValue::Map result{{"role", "tool"}, {"tool_call_id", "abcdefghi"}, {"content", "Done"}};
+  ChatInput input = Probe({Message("user", "Hello"), std::move(assistant), std::move(result)});
+  input.tools = ProbeTools();
+  return input;
+}
+
+// Templates differ in whether the content beside a call is empty or null.
+bool WritesToolCall(const ChatTemplate& chat, const ChatValue& arguments) {
+  return Writes(chat.Render(ProbeToolCall("", arguments)), kMark) ||
+         Writes(chat.Render(ProbeToolCall(ChatValue(), arguments)), kMark);
+}
+
 ChatAbilities FindAbilities(const ChatTemplate& chat) {
   ChatAbilities abilities;
   abilities.system_role = Writes(chat.Render(Probe({Message("system", kMark), Message("user", "Hello")})), kMark);
@@ -61,6 +79,12 @@ ChatAbilities FindAbilities(const ChatTemplate& chat) {
   const auto with_parts = chat.Render(Probe({Message("user", std::move(parts))}));
   abilities.content_parts =
       Writes(with_parts, kMark) && !Writes(with_parts, "'type'") && !Writes(with_parts, "\"type\"");
+
+  abilities.tool_calls = WritesToolCall(chat, ChatValue::Map{{"text", kMark}});
+  if (!abilities.tool_calls) {
+    abilities.text_arguments = WritesToolCall(chat, std::string("{\"text\": \"") + kMark + "\"}");
+    abilities.tool_calls = abilities.text_arguments;
+  }
   return abilities;
 }
 

@@ -289,6 +289,21 @@ TEST(ChatAbilitiesTest, TheyAreFoundByTrying) {
   EXPECT_TRUE(chat->abilities().content_parts);
 }
 
+TEST(ChatAbilitiesTest, ArgumentsOfToolCallsAreTriedAsAMapAndAsText) {
+  const std::string begin = "{% for m in messages %}{% for c in m.tool_calls or [] %}";
+  const std::string end = "{% endfor %}{% endfor %}";
+  const auto takes_both = ChatTemplate::Parse(begin + "{{ c.function.arguments | tojson }}" + end);
+  const auto takes_text = ChatTemplate::Parse(begin + "{{ 'call ' + c.function.arguments }}" + end);
+  const auto takes_none = ChatTemplate::Parse(begin + "{{ c.function.name }}" + end);
+  ASSERT_TRUE(takes_both.ok() && takes_text.ok() && takes_none.ok());
+
+  EXPECT_TRUE(takes_both->abilities().tool_calls);
+  EXPECT_FALSE(takes_both->abilities().text_arguments);
+  EXPECT_TRUE(takes_text->abilities().tool_calls);
+  EXPECT_TRUE(takes_text->abilities().text_arguments);
+  EXPECT_FALSE(takes_none->abilities().tool_calls);
+}
+
 TEST(ChatAbilitiesTest, ATemplateThatRefusesOrIgnoresThemHasNone) {
   const auto chat = ChatTemplate::Parse(
       "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no') }}{% endif %}"
