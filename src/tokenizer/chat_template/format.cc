@@ -40,7 +40,8 @@ class Formatter {
     if (values_.is(Kind::kTuple) && next_ < values_.elements().size()) {
       return Status::InvalidArgument("% is given more values than the text has fields");
     }
-    if (!values_.is(Kind::kTuple) && !is_used_ && !values_.is_dict() && !values_.is(Kind::kList)) {
+    // What has elements might be meant for named fields, as in Python.
+    if (!is_used_ && !values_.is_dict() && !values_.is_sequence() && !values_.is_undefined()) {
       return Status::InvalidArgument("% is given a value but the text has no field");
     }
     return std::move(out_);

@@ -84,7 +84,7 @@ Result<Value> Partition(Runtime& runtime, const Value& self, const BoundArgument
   KVERN_RETURN_IF_ERROR(AllowSearch(runtime, self.text(), separator));
   const std::string_view text = self.text();
   const size_t at = kFromEnd ? text.rfind(separator) : text.find(separator);
-  std::vector<Value> parts(3, runtime.Text(""));
+  std::vector<Value> parts(3, Like(runtime, self, ""));
   if (at == text.npos) {
     parts[kFromEnd ? 2 : 0] = Like(runtime, self, text);
   } else {
