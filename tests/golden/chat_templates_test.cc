@@ -2,7 +2,7 @@
 // of the model files in models/), over the conversations of chat_conversations.json. The templates are not ours, so
 // chat_templates.json has lengths and digests only. Where they differ:
 //
-//   KVERN_SHOW_CHAT="FILE.jinja/name of a conversation" build/ci/tests/chat_templates_golden_test > kvern.txt
+//   KVERN_SHOW_CHAT="FILE.jinja/name of a conversation" build/ci/tests/chat_templates_golden_test 2> kvern.txt
 //   .venv-chat/bin/python scripts/make_chat_template_golden.py show DIR/FILE.jinja "name of a conversation" >
 //   python.txt cmp kvern.txt python.txt
 //
@@ -119,7 +119,7 @@ TEST(ChatTemplatesGoldenTest, EveryTemplateRendersEveryConversationAsPythonDoes)
       const auto conversation_name = conversation["name"].get<std::string>();
       const auto rendering = chat->Render(InputOf(conversation, tools));
       if (wanted != nullptr && wanted == name + "/" + conversation_name) {
-        std::cout << (rendering.ok() ? *rendering : rendering.status().ToString());
+        std::cerr << (rendering.ok() ? *rendering : rendering.status().ToString());
         std::exit(rendering.ok() ? 0 : 1);
       }
       const auto expected_summary = expected["renderings"][conversation_name].get<std::string>();
