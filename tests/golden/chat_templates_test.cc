@@ -2,9 +2,9 @@
 // of the model files in models/), over the conversations of chat_conversations.json. The templates are not ours, so
 // chat_templates.json has lengths and digests only. Where they differ:
 //
-//   KVERN_SHOW_CHAT="FILE.jinja/name of a conversation" build/ci/tests/chat_templates_golden_test 2> kvern.txt
-//   .venv-chat/bin/python scripts/make_chat_template_golden.py show DIR/FILE.jinja "name of a conversation" >
-//   python.txt cmp kvern.txt python.txt
+//   KVERN_SHOW_CHAT="FILE.jinja/name" build/ci/tests/chat_templates_golden_test 2> kvern.txt
+//   .venv-chat/bin/python scripts/make_chat_template_golden.py show DIR/FILE.jinja "name" > python.txt
+//   cmp kvern.txt python.txt
 //
 // Snippets of our own (jinja_snippets.json) hold what Python prints in full. KVERN_JINJA_SNIPPETS names another such
 // file.

@@ -33,7 +33,7 @@ Result<Value> RangeFunction(Runtime& runtime, const Value&, const BoundArguments
     elements.push_back(Value::Int(at));
     if (__builtin_add_overflow(at, step, &at)) break;
   }
-  return Value::List(&runtime.budget(), std::move(elements), Kind::kRange);
+  return Value::Range(&runtime.budget(), std::move(elements), begin, end, step);
 }
 
 // The entries of dict(...) and namespace(...): a map or a list of pairs, then named arguments.

@@ -137,7 +137,7 @@ Result<Value> RoundFilter(Runtime& runtime, const Value& self, const BoundArgume
   }
   if (method != "ceil" && method != "floor")
     return Status::InvalidArgument("the method of round must be common, ceil or floor");
-  if (std::abs(precision) > 300 || !std::isfinite(self.number()))
+  if (precision > 300 || precision < -300 || !std::isfinite(self.number()))
     return Status::InvalidArgument("round cannot do that");
   const double unit = std::pow(10.0, static_cast<double>(precision));
   const double scaled = self.number() * unit;

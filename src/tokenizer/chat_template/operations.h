@@ -39,7 +39,7 @@ Result<Value> Negative(Operator sign, const Value& a);
 // `text` % `values`: %s %r %d %i %x %o %e %f %g %c %%, with flags, width and precision.
 Result<Value> FormatPercent(Runtime& runtime, const Value& text, const Value& values);
 
-// Whether the value of `value` is an integer (or a boolean) that the caller can take; else the error names `what`.
+// The integer (or boolean) that `value` is; else the error names `what`: "the width is a string, expected an integer".
 Result<int64_t> IntegerArgument(const Value& value, std::string_view what);
 
 }  // namespace kvern::jinja

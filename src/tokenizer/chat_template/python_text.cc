@@ -65,7 +65,7 @@ class Writer {
         break;
       case Kind::kList: Elements(value, "[", "]"); break;
       case Kind::kTuple: Elements(value, "(", value.elements().size() == 1 ? ",)" : ")"); break;
-      case Kind::kRange: Range(value.elements()); break;
+      case Kind::kRange: Range(value.as<RangeObject>()); break;
       case Kind::kDictView:
         out_ += value.as<ViewObject>().name;
         Elements(value, "([", "])");
@@ -87,12 +87,9 @@ class Writer {
     out_ += close;
   }
 
-  void Range(const std::vector<Value>& elements) {
-    const int64_t first = elements.empty() ? 0 : elements[0].integer();
-    const int64_t step = elements.size() < 2 ? 1 : elements[1].integer() - first;
-    const int64_t end = elements.empty() ? 0 : elements.back().integer() + step;
-    out_ += "range(" + std::to_string(first) + ", " + std::to_string(end);
-    out_ += step == 1 ? ")" : ", " + std::to_string(step) + ")";
+  void Range(const RangeObject& range) {
+    out_ += "range(" + std::to_string(range.begin) + ", " + std::to_string(range.end);
+    out_ += range.step == 1 ? ")" : ", " + std::to_string(range.step) + ")";
   }
 
   void Dict(const DictObject& dict) {

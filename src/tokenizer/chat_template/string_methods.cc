@@ -189,8 +189,8 @@ Result<Value> ZeroFill(Runtime& runtime, const Value& self, const BoundArguments
   KVERN_ASSIGN_OR_RETURN(const int64_t width, IntegerArgument(*arguments[0], "the width"));
   const bool has_sign = self.text().starts_with('-') || self.text().starts_with('+');
   const std::string_view digits = self.text().substr(has_sign ? 1 : 0);
-  KVERN_ASSIGN_OR_RETURN(const std::string text,
-                         Padded(runtime, std::string(digits), width - has_sign, "0", Side::kLeft));
+  KVERN_ASSIGN_OR_RETURN(const std::string text, Padded(runtime, std::string(digits),
+                                                        std::max<int64_t>(width, 1) - has_sign, "0", Side::kLeft));
   return Like(runtime, self, std::string(self.text().substr(0, has_sign)) + text);
 }
 

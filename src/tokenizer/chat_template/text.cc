@@ -118,7 +118,7 @@ std::vector<std::string_view> Split(std::string_view text, std::string_view sepa
 }
 
 Result<std::string> Padded(Runtime& runtime, std::string text, int64_t width, std::string_view fill, Side side) {
-  const int64_t missing = width - static_cast<int64_t>(CountCharacters(text));
+  const int64_t missing = std::max<int64_t>(width, 0) - static_cast<int64_t>(CountCharacters(text));
   if (missing <= 0) return text;
   if (missing > kMaxPadding || !runtime.budget().Fits(static_cast<uint64_t>(missing) * fill.size())) {
     return Status::InvalidArgument("a text is padded to more than " + std::to_string(kMaxPadding) + " characters");

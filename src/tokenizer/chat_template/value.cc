@@ -57,6 +57,12 @@ Value Value::List(Budget* budget, std::vector<Value> elements, Kind kind) {
   return Value(kind, std::make_shared<ListObject>(budget, std::move(elements), extent));
 }
 
+Value Value::Range(Budget* budget, std::vector<Value> elements, int64_t begin, int64_t end, int64_t step) {
+  const Extent extent{.depth = 1, .num_bytes = 16 + 16 * elements.size()};
+  if (!Admit(budget, extent)) elements.clear();
+  return Value(Kind::kRange, std::make_shared<RangeObject>(budget, std::move(elements), extent, begin, end, step));
+}
+
 Value Value::View(Budget* budget, std::vector<Value> elements, std::string_view name) {
   Extent extent{.depth = 1};
   for (const Value& element : elements) Add(element, extent);

@@ -1,9 +1,9 @@
 // Value: what an expression of a template evaluates to, with the types of the Python objects that Jinja works on.
 //
-// Strings, lists, tuples and maps are immutable and shared. What changes while a template runs (namespaces, loops, lazy
-// sequences, macros) belongs to the rendering, which frees it at its end (Runtime::Own); values only point to it, so no
-// cycle of owners can arise. Lists and maps know how deeply they nest and how large they are written out, and are
-// refused when made where that is too much, so walks over them may recurse and end in time.
+// Strings, lists, tuples and maps are immutable and shared. What may come to hold itself while a template runs
+// (namespaces, loops, macros) belongs to the rendering, which frees it at its end (Runtime::Own); values only point to
+// it, so no cycle of owners can arise. Lists and maps know how deeply they nest and how large they are written out, and
+// are refused when made where that is too much, so walks over them may recurse and end in time.
 #pragma once
 
 #include <cstdint>
@@ -74,10 +74,12 @@ class Value {
   static Value Undefined(Budget* budget, std::string reason);
   // `is_markup`: Python's Markup, which escapes what is added to it (the filters safe and escape).
   static Value String(Budget* budget, std::string text, bool is_markup = false);
-  // kList, kTuple or kRange. Where it nests too deeply or is too large it is empty and the budget is spent.
+  // kList or kTuple. Where it nests too deeply or is too large it is empty and the budget is spent.
   static Value List(Budget* budget, std::vector<Value> elements, Kind kind = Kind::kList);
   // Of equal keys the last value counts, at the place of the first.
   static Value Dict(Budget* budget, std::vector<std::pair<Value, Value>> entries);
+  // range(begin, end, step), whose numbers are `elements`.
+  static Value Range(Budget* budget, std::vector<Value> elements, int64_t begin, int64_t end, int64_t step);
   static Value View(Budget* budget, std::vector<Value> elements, std::string_view name);
   static Value Shared(Kind kind, std::shared_ptr<const Object> object) { return Value(kind, std::move(object)); }
   // Points to what the rendering owns.
@@ -145,6 +147,13 @@ class ListObject : public Object {
         extent(whole) {}
   const std::vector<Value> elements;
   const Extent extent;
+};
+
+class RangeObject : public ListObject {
+ public:
+  RangeObject(Budget* budget, std::vector<Value> items, Extent whole, int64_t first, int64_t stop, int64_t stride)
+      : ListObject(budget, std::move(items), whole), begin(first), end(stop), step(stride) {}
+  const int64_t begin, end, step;
 };
 
 // items(), keys() or values() of a map, copied.
