@@ -162,7 +162,7 @@ TEST_F(ApiTest, BodiesThatAreNoJsonAreRefusedByEveryRoute) {
   for (const Route& route : AllRoutes()) {
     if (route.method != "POST") continue;
     for (const std::string& body : {std::string(), std::string("{"), std::string("\xff\xfe"), std::string("null"),
-                                   std::string(100'000, '['), std::string("{\"a\":\0}", 7)}) {
+                                    std::string(100'000, '['), std::string("{\"a\":\0}", 7)}) {
       const HttpResponse response = Call(api, MakeRequest("POST", std::string(route.path), body));
       EXPECT_EQ(response.status, 400u) << route.path;
       EXPECT_THAT(ErrorField(response, "message"), HasSubstr("the body ")) << route.path;
