@@ -48,6 +48,11 @@ struct ModelInfo {
   std::vector<std::pair<std::string, std::string>>
       metadata;  // Every key in file order; long values shortened for people.
 
+  // What ChatTemplate::Parse takes; "" where the file has none.
+  std::string chat_template;
+  // Further templates of the file by name: "tool_use", "rag".
+  std::vector<std::pair<std::string, std::string>> more_chat_templates;
+
   // Bytes of K and V of one token over all layers, scales included; 0 where heads of this size cannot be stored so.
   uint64_t KvBytesPerToken(KvType k_type, KvType v_type) const;
   // Bytes of the blocks of a sequence of `num_tokens` tokens: layers with a window hold the blocks that it may reach

@@ -62,6 +62,18 @@ std::string StringOrEmpty(const GgufFile& file, std::string_view key) {
   return value.ok() ? std::string(*value) : "";
 }
 
+// tokenizer.chat_template, and tokenizer.chat_template.NAME for each further one.
+void CopyChatTemplates(const GgufFile& file, ModelInfo& info) {
+  constexpr std::string_view kKey = "tokenizer.chat_template";
+  info.chat_template = StringOrEmpty(file, kKey);
+  for (const GgufMetadata& entry : file.metadata()) {
+    const std::string_view key = entry.key;
+    const auto text = entry.value.AsString();
+    if (!text || !key.starts_with(kKey) || key.size() < kKey.size() + 2 || key[kKey.size()] != '.') continue;
+    info.more_chat_templates.emplace_back(key.substr(kKey.size() + 1), *text);
+  }
+}
+
 void CopyShape(const ModelConfig& config, ModelInfo& info) {
   info.num_layers = config.num_layers;
   info.width = config.width;
@@ -86,6 +98,7 @@ ModelInfo DescribeModel(const GgufFile& file) {
   info.architecture = StringOrEmpty(file, "general.architecture");
   info.name = StringOrEmpty(file, "general.name");
   for (const GgufMetadata& entry : file.metadata()) info.metadata.emplace_back(entry.key, ForPeople(entry.value));
+  CopyChatTemplates(file, info);
   info.tensor_types = TensorTypes(file);
   for (const GgufTensorInfo& tensor : file.tensors()) info.num_parameters += tensor.num_elements();
 

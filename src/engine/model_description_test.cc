@@ -10,6 +10,7 @@ namespace kvern {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::SizeIs;
@@ -65,6 +66,18 @@ TEST(ModelDescriptionTest, ShapeTypesAndMetadataAreThoseOfTheFile) {
   EXPECT_THAT(info.metadata, Contains(Pair("llama.block_count", "2")));
   EXPECT_EQ(info.metadata.back().first, "note");
   EXPECT_LT(info.metadata.back().second.size(), 250u);
+}
+
+TEST(ModelDescriptionTest, ChatTemplatesAreWholeAndByName) {
+  GgufWriter writer = LlamaWriter();
+  writer.Add("tokenizer.chat_template", std::string(1000, 'x'));
+  writer.Add("tokenizer.chat_template.tool_use", std::string("{{ tools }}"));
+  writer.Add("tokenizer.chat_templates", std::string("tool_use"));
+
+  const ModelInfo info = DescribeModel(OpenWritten(writer));
+
+  EXPECT_EQ(info.chat_template, std::string(1000, 'x'));
+  EXPECT_THAT(info.more_chat_templates, ElementsAre(Pair("tool_use", "{{ tools }}")));
 }
 
 GgufWriter Gemma3Writer(uint32_t num_layers) {
