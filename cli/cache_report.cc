@@ -36,6 +36,7 @@ std::string CacheStatsText(const EngineStats& stats) {
       {"free", FormatCount(cache.free_bytes)},
       {"filling", FormatCount(cache.filling_bytes)},
       {"full", FormatCount(cache.full_bytes)},
+      {"idle", FormatCount(cache.idle_bytes)},
       {"used at the peak", FormatCount(cache.peak_used_bytes)},
       {"copied", FormatCount(cache.copied_bytes)},
   });

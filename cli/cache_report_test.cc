@@ -40,8 +40,10 @@ TEST(CacheCostTextTest, LayerGroupsHaveALineEach) {
 TEST(CacheStatsTextTest, ShowsEveryState) {
   EngineStats stats;
   stats.cache.total_bytes = 1000;
+  stats.cache.idle_bytes = 333;
   stats.cache.peak_used_bytes = 777;
 
+  EXPECT_THAT(CacheStatsText(stats), HasSubstr("333"));
   EXPECT_THAT(CacheStatsText(stats), HasSubstr("777"));
   EXPECT_THAT(CacheStatsText(stats), HasSubstr("1,000"));
 }

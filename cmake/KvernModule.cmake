@@ -21,10 +21,14 @@ if(KVERN_FUZZ)
   target_compile_options(kvern_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# kvern_module(NAME [PROGRAM_ONLY] [DEPS module...] [LIBS library...]). PROGRAM_ONLY: not part of the installed library.
+# kvern_module(NAME [PROGRAM_ONLY] [DEPS module...] [LIBS library...] [EXCLUDE regex]). PROGRAM_ONLY: not part of the
+# installed library. EXCLUDE leaves files out, tests too.
 function(kvern_module name)
-  cmake_parse_arguments(arg "PROGRAM_ONLY" "" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "PROGRAM_ONLY" "EXCLUDE" "DEPS;LIBS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cc)
+  if(arg_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "${arg_EXCLUDE}")
+  endif()
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")

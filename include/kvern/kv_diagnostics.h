@@ -40,8 +40,8 @@ struct HeadDiagnosis {
   double sink_share = 0;       // Weight of the first 4 tokens.
   double recent_share = 0;     // Weight of the last 64 tokens, the query's own included.
   double score_deviation = 0;  // Of the scaled query-key products over the tokens that a query sees.
-  // Deviation that rounding K would add to those products: int8 with a scale per row; int4 with a scale per 32 after
-  // channel means are taken out and the rest is rotated.
+  // Deviation that rounding K adds to those products, once channel means are taken out and the rest is rotated, as the
+  // codecs do: int8 with a scale per row, int4 with a scale per 32.
   double score_noise_int8 = 0;
   double score_noise_int4 = 0;
 };

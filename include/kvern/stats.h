@@ -26,18 +26,20 @@ struct RequestStats {
   uint64_t kv_bytes = 0;           // Bytes of the blocks that the sequence held at its end, shared ones included.
 };
 
-// Blocks of the KV cache by state, over all layer groups; free + filling + full = total, in blocks and in bytes.
+// Blocks of the KV cache by state, over all layer groups; free + filling + full + idle = total, in blocks and in bytes.
 struct CacheStats {
   uint64_t total_blocks = 0;
   uint64_t free_blocks = 0;
   uint64_t filling_blocks = 0;
   uint64_t full_blocks = 0;
+  uint64_t idle_blocks = 0;       // Of no sequence, kept because they may be hit again; they make room when needed.
   uint64_t block_bytes = 0;       // Of the first layer group: blocks of different groups differ in bytes.
-  uint64_t peak_used_blocks = 0;  // The sum of each layer group's peak.
+  uint64_t peak_used_blocks = 0;  // Of sequences; the sum of each layer group's peak.
   uint64_t total_bytes = 0;
   uint64_t free_bytes = 0;
   uint64_t filling_bytes = 0;
   uint64_t full_bytes = 0;
+  uint64_t idle_bytes = 0;
   uint64_t peak_used_bytes = 0;  // Of all layer groups at once.
   uint64_t copied_bytes = 0;     // From block to block: forks, and tables that have outgrown their blocks.
 };

@@ -8,6 +8,7 @@
 
 #include "engine/cache_plan.h"
 #include "engine/engine_internal.h"
+#include "engine/key_centres.h"
 #include "engine/model_description.h"
 #include "engine/vocab_from_gguf.h"
 #include "gguf/gguf_file.h"
@@ -105,6 +106,7 @@ Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options, const
   model_options.progress = progress;
   KVERN_ASSIGN_OR_RETURN(parts.model, LoadModel(file, model_options));
   KVERN_ASSIGN_OR_RETURN(parts.tokenizer, tokenizer.get());
+  KVERN_RETURN_IF_ERROR(CentreKeys(*parts.cache, *parts.model, *parts.tokenizer));
   parts.model_info = DescribeModel(file);
   parts.load_us =
       static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count());

@@ -93,8 +93,8 @@ std::string AdviceOnInt8(const KvDiagnosis& diagnosis) {
 std::string AdviceOnInt4(const KvDiagnosis& diagnosis) {
   const double mean = MeanOver(diagnosis, [](const HeadDiagnosis& head) { return head.score_noise_int4; });
   const Worst worst = WorstOf(diagnosis, [](const HeadDiagnosis& head) { return head.score_noise_int4; });
-  const std::string noise = "even rotated and without their channel means, keys in 4 bits move attention scores by " +
-                            Number(mean) + " on the average and by " + Number(worst.value) + " in " + Place(worst);
+  const std::string noise = "even rotated and centred, keys in 4 bits move attention scores by " + Number(mean) +
+                            " on the average and by " + Number(worst.value) + " in " + Place(worst);
   if (mean <= kInt4Noise) return "4-bit keys may do: " + noise + ". Let kvern quality decide.";
   return "4-bit keys are doubtful: " + noise +
          ". 4-bit values cost less, since no softmax enlarges their error: k8v4 is the narrow choice to try.";
@@ -109,7 +109,7 @@ std::string AdviceOnOutliers(const KvDiagnosis& diagnosis) {
   std::string text = "Keys of layer 0 reach " + Number(layer0) + " times their mean magnitude";
   text += layer0 >= kLayer0Outlier ? " (15 or more breaks 4-bit keys that share one scale)" : " (15 would be alarming)";
   text += "; " + Percent(share) + " of all squares of keys lie in fixed channel means";
-  return text + (share >= 0.3 ? ", which a codec that centres keys does not have to store." : ".");
+  return text + (share >= 0.3 ? ", which int8 and int4 do not have to store." : ".");
 }
 
 std::string AdviceOnWindows(const KvDiagnosis& diagnosis) {

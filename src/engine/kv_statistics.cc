@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/kv_codec.h"
 #include "kernels/scalar_math.h"
 
 namespace kvern {
@@ -16,7 +17,10 @@ constexpr uint32_t kSampledQueries = 32;
 const double kRootOf12 = std::sqrt(12.0);
 constexpr double kInt8Levels = 127;
 constexpr double kInt4Levels = 7;
-constexpr double kPeakOf32 = 2.07;  // Expected largest magnitude among 32 normal values, in deviations.
+// Expected largest magnitudes, in deviations: of 32 normal values (of one sign, as int4 has a code more below), and of
+// a row of 64 to 256.
+constexpr double kPeakOf32 = 2.07;
+constexpr double kPeakOfRow = 2.8;
 
 double SquareOf(double x) { return x * x; }
 
@@ -224,7 +228,8 @@ void KvStatistics::DescribeAttention(const AttentionRows& rows, uint32_t kv_head
   const double per_step = static_cast<double>(rows.scale) * query_norms / n / kRootOf12;
   const double rms = std::sqrt(SquareOf(head.k.mean) + SquareOf(head.k.deviation));
   const double centred = rms * std::sqrt(std::max(0.0, 1 - head.k.mean_share));
-  head.score_noise_int8 = per_step * head.k.mean_peak / kInt8Levels;
+  const double peak = HasRotation(config_.head_dim) ? kPeakOfRow * centred : head.k.mean_peak;
+  head.score_noise_int8 = per_step * peak / kInt8Levels;
   head.score_noise_int4 = per_step * kPeakOf32 * centred / kInt4Levels;
 }
 

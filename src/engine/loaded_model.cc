@@ -29,6 +29,7 @@ Result<LoadedModel> LoadModelAlone(const EngineOptions& options, const std::func
   model_options.allocator = &HugePageAllocator();
   model_options.progress = [&](uint64_t, uint64_t) { return goes_on(); };
   KVERN_ASSIGN_OR_RETURN(loaded.model, LoadModel(file, model_options));
+  KVERN_ASSIGN_OR_RETURN(loaded.tokenizer, LoadTokenizer(options.model_path));
   return loaded;
 }
 

@@ -9,6 +9,7 @@
 #include "base/aligned_buffer.h"
 #include "engine/batch_builder.h"
 #include "engine/cache_plan.h"
+#include "engine/key_centres.h"
 #include "engine/quality_lock_step.h"
 #include "engine/quality_statistics.h"
 #include "kvern/engine.h"
@@ -22,11 +23,12 @@ constexpr uint64_t kLogitBytes = 64u << 20;
 
 }  // namespace
 
-LockStep::LockStep(Model& model, const KernelTable& kernels, ThreadPool& workers, uint32_t max_rows)
-    : model_(model),
-      kernels_(kernels),
-      workers_(workers),
-      vocab_size_(model.config().vocab_size),
+LockStep::LockStep(LoadedModel& loaded, uint32_t max_rows)
+    : model_(*loaded.model),
+      tokenizer_(*loaded.tokenizer),
+      kernels_(*loaded.kernels),
+      workers_(*loaded.workers),
+      vocab_size_(model_.config().vocab_size),
       rows_per_step_(
           static_cast<uint32_t>(std::clamp<uint64_t>(kLogitBytes / (sizeof(float) * vocab_size_), 1, max_rows))) {}
 
@@ -46,6 +48,7 @@ Status LockStep::AddSide(EngineOptions options, const CacheOptions& cache, uint3
   KVERN_ASSIGN_OR_RETURN(CachePlan plan, PlanCache(options, model_.config()));
   Side side;
   KVERN_ASSIGN_OR_RETURN(side.cache, KvCache::Create(std::move(plan.spec), HugePageAllocator()));
+  KVERN_RETURN_IF_ERROR(CentreKeys(*side.cache, model_, tokenizer_));
   side.sequence = std::make_unique<SequenceCache>(*side.cache, max_tokens);
   side.batch = std::make_unique<BatchBuilder>(*side.cache);
   sides_.push_back(std::move(side));
@@ -163,7 +166,7 @@ Result<std::vector<QualityReport>> MeasureQuality(LoadedModel& loaded, const Qua
   KVERN_RETURN_IF_ERROR(CheckRequest(request, config));
   const uint64_t num_scored = request.num_scored != 0 ? request.num_scored : request.tokens.size() - 1;
   const auto max_rows = static_cast<uint32_t>(std::min<uint64_t>(request.sequence_tokens, num_scored));
-  LockStep steps(*loaded.model, *loaded.kernels, *loaded.workers, request.engine.prefill_chunk);
+  LockStep steps(loaded, request.engine.prefill_chunk);
   KVERN_RETURN_IF_ERROR(steps.Reserve());
   CacheOptions reference;
   reference.k_type = reference.v_type = KvType::kF32;

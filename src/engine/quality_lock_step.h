@@ -18,8 +18,8 @@ namespace kvern {
 
 class LockStep {
  public:
-  // All must outlive it. At most `max_rows` rows go into a step.
-  LockStep(Model& model, const KernelTable& kernels, ThreadPool& workers, uint32_t max_rows);
+  // `loaded` must outlive it. At most `max_rows` rows go into a step.
+  LockStep(LoadedModel& loaded, uint32_t max_rows);
 
   // Memory for the logits of a step.
   Status Reserve();
@@ -53,6 +53,7 @@ class LockStep {
   }
 
   Model& model_;
+  const Tokenizer& tokenizer_;
   const KernelTable& kernels_;
   ThreadPool& workers_;
   const uint64_t vocab_size_;

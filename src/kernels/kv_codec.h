@@ -12,6 +12,7 @@
 // So no byte ever holds codes of two slots: rows are stored by several threads at once.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,11 +22,18 @@ namespace kvern {
 
 inline constexpr uint32_t kGranuleSlots = 16;
 
+// Which rows are multiplied with a Hadamard matrix first, so that no dim of them is much larger than the others.
+enum class KvRotation : uint8_t {
+  kNone,
+  kKeysIfPossible,  // Keys, whose error softmax enlarges, of heads that have such a matrix.
+  kAll,             // Heads that have none cannot be stored so.
+};
+
 struct KvCodecShape {
   uint32_t bits;            // Of a code.
   uint32_t codes_per_lane;  // Of a unit.
   uint32_t scale_dims;      // Dims that share an f16 scale; 0: no scales; kAllDims: the whole head.
-  bool is_rotated = false;  // Rows are multiplied with a Hadamard matrix first.
+  KvRotation rotation = KvRotation::kNone;
 };
 inline constexpr uint32_t kAllDims = UINT32_MAX;
 
@@ -36,12 +44,26 @@ constexpr KvCodecShape ShapeOf(KvType type) {
     case KvType::kBF16: return {16, 2, 0};
     case KvType::kF8E4M3:
     case KvType::kF8E5M2: return {8, 2, kAllDims};
-    case KvType::kI8: return {8, 4, kAllDims};
-    case KvType::kI4: return {4, 8, 32, true};
-    case KvType::kI4Head: return {4, 8, kAllDims, true};
+    case KvType::kI8: return {8, 4, kAllDims, KvRotation::kKeysIfPossible};
+    case KvType::kI4: return {4, 8, 32, KvRotation::kAll};
+    case KvType::kI4Head: return {4, 8, kAllDims, KvRotation::kAll};
   }
   return {32, 1, 0};
 }
+
+// Whether there is a Hadamard matrix for the head, of the kind that is a few additions.
+constexpr bool HasRotation(uint32_t head_dim) { return head_dim >= 32 && std::has_single_bit(head_dim); }
+
+constexpr bool RotatesKeys(KvType type, uint32_t head_dim) {
+  return ShapeOf(type).rotation != KvRotation::kNone && HasRotation(head_dim);
+}
+constexpr bool RotatesValues(KvType type, uint32_t head_dim) {
+  return ShapeOf(type).rotation == KvRotation::kAll && HasRotation(head_dim);
+}
+
+// Whether keys are stored less a fixed centre (KvView::key_centres): rounding to integers costs the more the further
+// they are from 0.
+constexpr bool CentresKeys(KvType type) { return ShapeOf(type).rotation != KvRotation::kNone; }
 
 // Scales of one row of one head.
 constexpr uint32_t NumKvScales(KvType type, uint32_t head_dim) {

@@ -37,7 +37,14 @@ struct KvView {
   uint32_t head_dim = 0;  // A multiple of 16.
   KvType k_type = KvType::kF16;
   KvType v_type = KvType::kF16;
+  // [layer][num_kv_heads][head_dim], or null: taken from keys before they are encoded. Scores do not get it back: it
+  // adds the same to all of a row, which softmax does not see.
+  const float* key_centres = nullptr;
 
+  // Of a layer; null where there are none.
+  const float* KeyCentres(uint32_t layer) const {
+    return key_centres == nullptr ? nullptr : key_centres + size_t{layer} * num_kv_heads * head_dim;
+  }
   uint8_t* HeadK(BlockIndex block, uint32_t layer, uint32_t kv_head) const {
     return base + block * block_stride + layer * layer_stride + kv_head * head_stride;
   }

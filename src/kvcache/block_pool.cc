@@ -86,10 +86,11 @@ BlockPool::BlockPool(const BlockLayout& layout, AlignedBuffer memory, uint32_t n
       memory_(std::move(memory)),
       states_(num_blocks, BlockState::kFree),
       num_leases_(num_blocks, 0),
+      is_kept_(num_blocks, 0),
       free_(num_blocks),
       meter_(meter != nullptr ? meter : &own_meter_) {}
 
-BlockPool::~BlockPool() { KVERN_CHECK(free_.num_free() == states_.size()); }
+BlockPool::~BlockPool() { KVERN_CHECK(free_.num_free() + num_idle_ == states_.size()); }
 
 std::optional<BlockLease> BlockPool::Lease(uint32_t count, BlockIndex after) {
   if (count > free_.num_free()) return std::nullopt;
@@ -137,9 +138,7 @@ void BlockPool::TakeInto(BlockRun run, BlockLease& lease) {
   }
   lease.num_held_ += run.count;
   num_filling_ += run.count;
-  peak_used_ = std::max<uint64_t>(peak_used_, states_.size() - free_.num_free());
-  meter_->used_bytes += run.count * layout_.block_bytes();
-  meter_->peak_used_bytes = std::max(meter_->peak_used_bytes, meter_->used_bytes);
+  CountUsed(run.count);
 }
 
 BlockLease BlockPool::Share(std::span<const BlockIndex> blocks) {
@@ -148,12 +147,60 @@ BlockLease BlockPool::Share(std::span<const BlockIndex> blocks) {
   lease.blocks_.assign(blocks.begin(), blocks.end());
   for (const BlockIndex block : blocks) {
     if (block == kNoBlock) continue;
-    KVERN_CHECK(block < states_.size() && states_[block] == BlockState::kFull);
+    KVERN_CHECK(block < states_.size());
+    if (states_[block] == BlockState::kIdle) LeaseIdle(block);
+    KVERN_CHECK(states_[block] == BlockState::kFull);
     ++num_leases_[block];
     ++lease.num_held_;
   }
   CheckInvariant();
   return lease;
+}
+
+KvView BlockPool::view() {
+  KvView view = layout_.View(memory_.data());
+  if (!key_centres_.empty()) view.key_centres = key_centres_.data();
+  return view;
+}
+
+void BlockPool::SetKeyCentres(std::vector<float> centres) {
+  const KvShape& shape = layout_.shape();
+  KVERN_CHECK(centres.size() == size_t{shape.num_layers} * shape.num_kv_heads * shape.head_dim);
+  KVERN_CHECK(free_blocks() == total_blocks());
+  key_centres_ = std::move(centres);
+}
+
+void BlockPool::LeaseIdle(BlockIndex block) {
+  states_[block] = BlockState::kFull;
+  --num_idle_;
+  ++num_full_;
+  CountUsed(1);
+  if (observer_ != nullptr) observer_->OnLeasedAgain(block);
+}
+
+void BlockPool::CountUsed(uint64_t num_blocks) {
+  peak_used_ = std::max(peak_used_, num_filling_ + num_full_);
+  meter_->used_bytes += num_blocks * layout_.block_bytes();
+  meter_->peak_used_bytes = std::max(meter_->peak_used_bytes, meter_->used_bytes);
+}
+
+void BlockPool::Keep(BlockIndex block) {
+  KVERN_CHECK(state(block) == BlockState::kFull);
+  is_kept_[block] = 1;
+}
+
+void BlockPool::StopKeeping(BlockIndex block) {
+  KVERN_CHECK(state(block) == BlockState::kFull && is_kept(block));
+  is_kept_[block] = 0;
+}
+
+void BlockPool::Evict(BlockIndex block) {
+  KVERN_CHECK(state(block) == BlockState::kIdle);
+  states_[block] = BlockState::kFree;
+  is_kept_[block] = 0;
+  --num_idle_;
+  free_.Give({block, 1});
+  CheckInvariant();
 }
 
 uint8_t* BlockPool::BlockBytes(BlockIndex block) {
@@ -177,7 +224,7 @@ void BlockPool::MarkFull(BlockIndex block) {
 }
 
 void BlockPool::MarkFilling(BlockIndex block) {
-  KVERN_CHECK(block < states_.size() && states_[block] == BlockState::kFull && num_leases_[block] == 1);
+  KVERN_CHECK(block < states_.size() && states_[block] == BlockState::kFull && IsOwn(block));
   states_[block] = BlockState::kFilling;
   --num_full_;
   ++num_filling_;
@@ -185,15 +232,22 @@ void BlockPool::MarkFilling(BlockIndex block) {
 }
 
 void BlockPool::Return(std::span<const BlockIndex> blocks) {
-  for (const BlockIndex block : blocks) {
+  for (size_t i = blocks.size(); i-- > 0;) {
+    const BlockIndex block = blocks[i];
     if (block == kNoBlock) continue;
     BlockState& state = states_[block];
-    KVERN_CHECK(state != BlockState::kFree);
+    KVERN_CHECK(num_leases_[block] > 0);
     if (--num_leases_[block] > 0) continue;
     --(state == BlockState::kFull ? num_full_ : num_filling_);
-    state = BlockState::kFree;
-    free_.Give({block, 1});
     meter_->used_bytes -= layout_.block_bytes();
+    if (is_kept(block)) {
+      state = BlockState::kIdle;
+      ++num_idle_;
+      if (observer_ != nullptr) observer_->OnIdle(block);
+    } else {
+      state = BlockState::kFree;
+      free_.Give({block, 1});
+    }
   }
   CheckInvariant();
 }
@@ -215,30 +269,35 @@ CacheStats BlockPool::Stats() const {
   stats.free_blocks = free_.num_free();
   stats.filling_blocks = num_filling_;
   stats.full_blocks = num_full_;
+  stats.idle_blocks = num_idle_;
   stats.block_bytes = block_bytes;
   stats.peak_used_blocks = peak_used_;
   stats.total_bytes = states_.size() * block_bytes;
   stats.free_bytes = free_.num_free() * block_bytes;
   stats.filling_bytes = num_filling_ * block_bytes;
   stats.full_bytes = num_full_ * block_bytes;
+  stats.idle_bytes = num_idle_ * block_bytes;
   stats.peak_used_bytes = meter_->peak_used_bytes;
   stats.copied_bytes = meter_->copied_bytes;
   return stats;
 }
 
-// free + filling + full = total, and the counts are those of the states; leases are as each state allows.
+// free + filling + full + idle = total, and the counts are those of the states; leases are as each state allows.
 void BlockPool::CheckInvariant() const {
 #ifndef NDEBUG
-  uint64_t counts[3] = {};
+  uint64_t counts[4] = {};
   for (size_t i = 0; i < states_.size(); ++i) {
     ++counts[static_cast<size_t>(states_[i])];
-    KVERN_CHECK((num_leases_[i] == 0) == (states_[i] == BlockState::kFree));
+    const bool is_leased = states_[i] == BlockState::kFilling || states_[i] == BlockState::kFull;
+    KVERN_CHECK((num_leases_[i] > 0) == is_leased);
     KVERN_CHECK(num_leases_[i] <= 1 || states_[i] == BlockState::kFull);
+    KVERN_CHECK(states_[i] == BlockState::kFull || (is_kept_[i] != 0) == (states_[i] == BlockState::kIdle));
   }
   KVERN_CHECK(counts[static_cast<size_t>(BlockState::kFree)] == free_.num_free());
   KVERN_CHECK(counts[static_cast<size_t>(BlockState::kFilling)] == num_filling_);
   KVERN_CHECK(counts[static_cast<size_t>(BlockState::kFull)] == num_full_);
-  KVERN_CHECK(free_.num_free() + num_filling_ + num_full_ == states_.size());
+  KVERN_CHECK(counts[static_cast<size_t>(BlockState::kIdle)] == num_idle_);
+  KVERN_CHECK(free_.num_free() + num_filling_ + num_full_ + num_idle_ == states_.size());
 #endif
 }
 

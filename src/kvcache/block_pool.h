@@ -1,11 +1,12 @@
 // BlockPool: the memory of the KV cache, in blocks of equal size, inside a byte budget that never grows.
 //
-// Life of a block:   free -> filling -> full -> free
+// Life of a block:   free -> filling -> full -> free, or where it is kept: full -> idle -> full again or free
 //   free     nobody's; may hold anything.
 //   filling  leased by one sequence, which still writes slots into it.
-//   full     leased by one sequence or several; every slot is computed, the bytes do not change any more.
-// A block returns to free when its last lease ends. free + filling + full = total, checked in debug builds after every
-// move.
+//   full     leased by one sequence or several; the bytes do not change any more.
+//   idle     leased by nobody, kept because its bytes can be found again (kvcache/prefix_index.h).
+// When its last lease ends, a block becomes idle where it is kept, else free; only Evict makes an idle one free.
+// free + filling + full + idle = total, checked in debug builds after every move.
 // Only the pool changes a state. All calls come from the engine thread, so it takes no locks.
 #pragma once
 
@@ -23,12 +24,20 @@
 
 namespace kvern {
 
-enum class BlockState : uint8_t { kFree, kFilling, kFull };
+enum class BlockState : uint8_t { kFree, kFilling, kFull, kIdle };
 
 // Stands in a block table where the block has been given back. No kernel looks such an entry up.
 inline constexpr BlockIndex kNoBlock = ~BlockIndex{0};
 
 class BlockPool;
+
+// Learns which blocks become idle and which of those are leased again. It may not call the pool from here.
+class IdleObserver {
+ public:
+  virtual ~IdleObserver() = default;
+  virtual void OnIdle(BlockIndex block) = 0;
+  virtual void OnLeasedAgain(BlockIndex block) = 0;
+};
 
 // Holds blocks for one sequence, in order; kNoBlock where one has been given back before the others. Dropping it gives
 // them back; forgetting is impossible. Must not outlive its pool.
@@ -62,7 +71,7 @@ class BlockLease {
   uint64_t num_held_ = 0;
 };
 
-// Bytes of leased blocks, over all pools of a budget.
+// Bytes of leased blocks (idle ones are not), over all pools of a budget.
 struct CacheMeter {
   uint64_t used_bytes = 0;
   uint64_t peak_used_bytes = 0;
@@ -84,14 +93,27 @@ class BlockPool {
   std::optional<BlockLease> Lease(uint32_t count, BlockIndex after = kNoBlock);
   // The same, all of them neighbours; nullopt where no free run is that long.
   std::optional<BlockLease> LeaseRun(uint32_t count);
-  // One more lease on each of `blocks`, which must be full: their bytes are shared, nothing is copied. kNoBlock stays.
+  // One more lease on each of `blocks`, which must be full or idle and are full then: their bytes are shared, nothing
+  // is copied. kNoBlock stays.
   BlockLease Share(std::span<const BlockIndex> blocks);
-  // Copies the bytes of `from` (leased) into `to` (filling).
+  // Copies the bytes of `from` (not free) into `to` (filling).
   void Copy(BlockIndex from, BlockIndex to);
   // `block` (filling) has all its slots computed.
   void MarkFull(BlockIndex block);
-  // `block` (full, one lease) will be written again: the uncached path recomputes what it holds.
+  // `block` (full, one lease, not kept) will be written again: the uncached path recomputes what it holds.
   void MarkFilling(BlockIndex block);
+
+  // `block` (full) becomes idle, and not free, when its last lease ends.
+  void Keep(BlockIndex block);
+  // `block` (full and kept) is kept no longer.
+  void StopKeeping(BlockIndex block);
+  // `block` (idle) becomes free. The caller sees to it that nobody finds it any more.
+  void Evict(BlockIndex block);
+  bool is_kept(BlockIndex block) const { return is_kept_[block] != 0; }
+  // Whether its one holder may write to `block` again: nobody else reads it or could find it.
+  bool IsOwn(BlockIndex block) const { return num_leases_[block] == 1 && !is_kept(block); }
+  // `observer` must outlive the pool or be taken away with nullptr.
+  void SetIdleObserver(IdleObserver* observer) { observer_ = observer; }
 
   BlockState state(BlockIndex block) const;
   uint32_t num_leases(BlockIndex block) const;
@@ -99,9 +121,12 @@ class BlockPool {
   CacheStats Stats() const;
   uint64_t total_blocks() const { return states_.size(); }
   uint64_t free_blocks() const { return free_.num_free(); }
+  uint64_t idle_blocks() const { return num_idle_; }
   uint8_t* BlockBytes(BlockIndex block);  // layout().block_bytes() of them.
   const BlockLayout& layout() const { return layout_; }
-  KvView view() { return layout_.View(memory_.data()); }
+  KvView view();
+  // KvView::key_centres of this pool; before any block is written.
+  void SetKeyCentres(std::vector<float> centres);
 
  private:
   friend class BlockLease;
@@ -114,20 +139,28 @@ class BlockPool {
   BlockRun ChoosePlace(uint32_t count) const;
   // Takes `run` out of the free ones and appends it to `lease`.
   void TakeInto(BlockRun run, BlockLease& lease);
-  // The end of a lease: those of `blocks` (filling or full) that have no other become free.
+  void LeaseIdle(BlockIndex block);
+  // `num_blocks` have just been counted as filling or full.
+  void CountUsed(uint64_t num_blocks);
+  // The end of a lease: those of `blocks` (filling or full) that have no other become idle or free, the last one first:
+  // of a chain of idle blocks, the end should be the first to leave.
   void Return(std::span<const BlockIndex> blocks);
   void CheckInvariant() const;
 
   BlockLayout layout_;
   AlignedBuffer memory_;
   std::vector<BlockState> states_;    // One per block.
-  std::vector<uint32_t> num_leases_;  // One per block: 0 where free, 1 where filling, 1 or more where full.
+  std::vector<uint32_t> num_leases_;  // One per block: 0 where free or idle, 1 where filling, 1 or more where full.
+  std::vector<uint8_t> is_kept_;      // One per block: 1 where idle, 0 where free or filling.
   FreeRuns free_;
-  CacheMeter own_meter_;  // Where none is given.
+  std::vector<float> key_centres_;  // May be empty.
+  CacheMeter own_meter_;            // Where none is given.
   CacheMeter* meter_;
   uint64_t num_filling_ = 0;
   uint64_t num_full_ = 0;
+  uint64_t num_idle_ = 0;
   uint64_t peak_used_ = 0;
+  IdleObserver* observer_ = nullptr;
 };
 
 }  // namespace kvern

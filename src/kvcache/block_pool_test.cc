@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <utility>
+#include <vector>
 
 namespace kvern {
 namespace {
@@ -253,6 +254,99 @@ TEST(BlockPoolTest, CopyMovesAllBytesOfABlockAndNoOthers) {
   }
 }
 
+// Writes down what it is told.
+class RecordingObserver : public IdleObserver {
+ public:
+  void OnIdle(BlockIndex block) override { idle_.push_back(block); }
+  void OnLeasedAgain(BlockIndex block) override { leased_again_.push_back(block); }
+  std::vector<BlockIndex> idle_, leased_again_;
+};
+
+TEST(BlockPoolTest, AKeptBlockIsIdleWhenItsLastLeaseEnds) {
+  const auto pool = PoolOf(4);
+  auto lease = pool->Lease(3);
+  pool->MarkFull(0);
+  pool->MarkFull(1);
+  pool->Keep(0);
+
+  lease->Release();
+
+  EXPECT_EQ(pool->state(0), BlockState::kIdle);
+  EXPECT_EQ(pool->state(1), BlockState::kFree);
+  EXPECT_EQ(pool->Stats().idle_blocks, 1u);
+  EXPECT_EQ(pool->Stats().idle_bytes, pool->layout().block_bytes());
+  EXPECT_EQ(pool->Stats().free_blocks, 3u);
+  EXPECT_FALSE(pool->Lease(4).has_value());  // An idle block is not leased anew before it is evicted.
+  pool->Evict(0);
+}
+
+TEST(BlockPoolTest, AnIdleBlockIsSharedAgainOrEvicted) {
+  const auto pool = PoolOf(2);
+  auto lease = pool->Lease(1);
+  pool->MarkFull(0);
+  pool->Keep(0);
+  lease->Release();
+
+  BlockLease again = pool->Share(std::vector<BlockIndex>{0});
+  EXPECT_EQ(pool->state(0), BlockState::kFull);
+  EXPECT_EQ(pool->num_leases(0), 1u);
+  EXPECT_FALSE(pool->IsOwn(0));  // It could be found.
+  again.Release();
+  EXPECT_EQ(pool->state(0), BlockState::kIdle);
+
+  pool->Evict(0);
+  EXPECT_EQ(pool->state(0), BlockState::kFree);
+  EXPECT_FALSE(pool->is_kept(0));
+  EXPECT_EQ(pool->Lease(2)->blocks().size(), 2u);
+}
+
+TEST(BlockPoolTest, ABlockThatIsKeptNoLongerBecomesFree) {
+  const auto pool = PoolOf(1);
+  auto lease = pool->Lease(1);
+  pool->MarkFull(0);
+  pool->Keep(0);
+
+  pool->StopKeeping(0);
+  lease->Release();
+
+  EXPECT_EQ(pool->state(0), BlockState::kFree);
+}
+
+TEST(BlockPoolTest, TheObserverLearnsOfIdleBlocksTheLastOfALeaseFirst) {
+  const auto pool = PoolOf(4);
+  RecordingObserver observer;
+  pool->SetIdleObserver(&observer);
+  auto lease = pool->Lease(3);
+  for (const BlockIndex block : lease->blocks()) {
+    pool->MarkFull(block);
+    pool->Keep(block);
+  }
+
+  lease->Release();
+  { const BlockLease again = pool->Share(std::vector<BlockIndex>{1}); }
+
+  EXPECT_THAT(observer.idle_, ElementsAre(2u, 1u, 0u, 1u));
+  EXPECT_THAT(observer.leased_again_, ElementsAre(1u));
+  for (BlockIndex block = 0; block < 3; ++block) pool->Evict(block);
+}
+
+TEST(BlockPoolTest, IdleBlocksAreNotCountedAsUsed) {
+  const BlockLayout layout = SmallLayout();
+  CacheMeter meter;
+  const auto pool = BlockPool::Create(layout, 4096, HeapAllocator(), &meter).value();
+  auto lease = pool->Lease(1);
+  pool->MarkFull(0);
+  pool->Keep(0);
+
+  lease->Release();
+  EXPECT_EQ(meter.used_bytes, 0u);
+  { const BlockLease again = pool->Share(std::vector<BlockIndex>{0}), other = *pool->Lease(1); }
+
+  EXPECT_EQ(meter.peak_used_bytes, 2 * layout.block_bytes());
+  EXPECT_EQ(pool->Stats().peak_used_blocks, 2u);
+  EXPECT_EQ(meter.used_bytes, 0u);
+}
+
 TEST(BlockPoolDeathTest, BrokenMovesEndTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto pool = PoolOf(3);
@@ -267,6 +361,9 @@ TEST(BlockPoolDeathTest, BrokenMovesEndTheProcess) {
   EXPECT_DEATH(pool->Copy(0, 1), "check failed");                    // Likewise.
   EXPECT_DEATH(pool->Copy(2, 0), "check failed");                    // From nobody's.
   EXPECT_DEATH((void)pool->Share(lease->blocks()), "check failed");  // One of them is still filled.
+  EXPECT_DEATH(pool->Keep(0), "check failed");                       // Likewise.
+  EXPECT_DEATH(pool->Evict(1), "check failed");                      // Not idle.
+  EXPECT_DEATH(pool->StopKeeping(1), "check failed");                // Not kept.
 }
 
 }  // namespace

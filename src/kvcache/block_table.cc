@@ -23,6 +23,10 @@ uint64_t SequenceCourse::NumPinned(uint64_t num_blocks, uint32_t block_size) con
   return count;
 }
 
+Status BlockTable::Adopt(std::span<const BlockIndex>, uint64_t) {
+  return Status::Unsupported("KV cache: this placement does not take blocks that another sequence has computed");
+}
+
 Status BlockTable::Restore(uint64_t) {
   return Status::Unsupported("KV cache: this placement does not bring sequences back from a second memory");
 }

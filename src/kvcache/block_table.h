@@ -32,6 +32,12 @@ class BlockTable {
   BlockTable(const BlockTable&) = delete;
   BlockTable& operator=(const BlockTable&) = delete;
 
+  // Becomes the table of the first `num_tokens` tokens of a sequence whose blocks are `cached`: one entry for each
+  // block of them, all full or idle but for the last, kNoBlock where no row from num_tokens on sees one. Whole blocks
+  // are shared where the placement can (Placement::shares_blocks), else copied; one that num_tokens does not fill is
+  // copied. Must be empty. kResourceExhausted (and no change) where the pool has too few free blocks; kUnsupported
+  // where the placement cannot.
+  virtual Status Adopt(std::span<const BlockIndex> cached, uint64_t num_tokens);
   // Becomes a copy of `other`, a table of the same placement, pool and course; this one must be empty.
   // kResourceExhausted (and no change) where the pool has too few free blocks.
   virtual Status Fork(const BlockTable& other) = 0;
@@ -43,7 +49,13 @@ class BlockTable {
   virtual uint64_t NumMissing(uint64_t num_tokens) const = 0;
   // The next `count` tokens have been computed into their slots; there must be room. Blocks that are complete become
   // full; those that no later row sees may be given back.
-  virtual void Commit(uint64_t count) = 0;
+  void Commit(uint64_t count) {
+    MarkComputed(count);
+    DropUnseen();
+  }
+  // The two halves of Commit: between them, every block that was just completed is still held.
+  virtual void MarkComputed(uint64_t count) = 0;
+  virtual void DropUnseen() {}
   // Forgets the tokens from `num_tokens` on. kInvalidArgument (and no change) where the next row would see a slot that
   // has been given back; 0 is always possible. kResourceExhausted (and no change) where the block that is opened again
   // is shared and no block is free for a copy.

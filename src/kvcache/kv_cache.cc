@@ -85,11 +85,13 @@ CacheStats KvCache::Stats() const {
     sum.free_blocks += stats.free_blocks;
     sum.filling_blocks += stats.filling_blocks;
     sum.full_blocks += stats.full_blocks;
+    sum.idle_blocks += stats.idle_blocks;
     sum.peak_used_blocks += stats.peak_used_blocks;
     sum.total_bytes += stats.total_bytes;
     sum.free_bytes += stats.free_bytes;
     sum.filling_bytes += stats.filling_bytes;
     sum.full_bytes += stats.full_bytes;
+    sum.idle_bytes += stats.idle_bytes;
   }
   return sum;
 }

@@ -11,6 +11,17 @@ SequenceCache::SequenceCache(KvCache& cache, uint64_t max_tokens) {
   }
 }
 
+Status SequenceCache::Adopt(std::span<const std::vector<BlockIndex>> cached, uint64_t num_tokens) {
+  KVERN_CHECK(cached.size() == tables_.size());
+  for (size_t g = 0; g < tables_.size(); ++g) {
+    const Status status = tables_[g]->Adopt(cached[g], num_tokens);
+    if (status.ok()) continue;
+    Release();
+    return status;
+  }
+  return Status::Ok();
+}
+
 Status SequenceCache::Fork(const SequenceCache& other) {
   for (size_t g = 0; g < tables_.size(); ++g) {
     const Status status = tables_[g]->Fork(*other.tables_[g]);
@@ -28,6 +39,14 @@ Status SequenceCache::Reserve(uint64_t num_tokens) {
 
 void SequenceCache::Commit(uint64_t count) {
   for (const auto& table : tables_) table->Commit(count);
+}
+
+void SequenceCache::MarkComputed(uint64_t count) {
+  for (const auto& table : tables_) table->MarkComputed(count);
+}
+
+void SequenceCache::DropUnseen() {
+  for (const auto& table : tables_) table->DropUnseen();
 }
 
 Status SequenceCache::Truncate(uint64_t num_tokens) {

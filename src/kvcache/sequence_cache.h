@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "kvcache/kv_cache.h"
@@ -17,9 +18,12 @@ class SequenceCache {
 
   // What BlockTable says of each, for all layer groups. Where Reserve fails in one, others keep the room they have got;
   // where Truncate does, others may have forgotten their tokens, and only Release is left.
+  Status Adopt(std::span<const std::vector<BlockIndex>> cached, uint64_t num_tokens);  // One for each layer group.
   Status Fork(const SequenceCache& other);
   Status Reserve(uint64_t num_tokens);
   void Commit(uint64_t count);
+  void MarkComputed(uint64_t count);
+  void DropUnseen();
   Status Truncate(uint64_t num_tokens);
   Status Restore(uint64_t num_tokens);
   void Release();

@@ -24,10 +24,11 @@ namespace {
 struct CodecBound {
   KvType type;
   float error;
+  float key_error = error;  // Of keys, where that is more.
 };
 constexpr CodecBound kBounds[] = {
-    {KvType::kF32, 0},          {KvType::kF16, 0x1p-11f},   {KvType::kBF16, 0x1p-8f}, {KvType::kF8E4M3, 0x1p-4f},
-    {KvType::kF8E5M2, 0x1p-3f}, {KvType::kI8, 0.51f / 127},  // Half a step; the f16 of the scale adds to it.
+    {KvType::kF32, 0},          {KvType::kF16, 0x1p-11f},          {KvType::kBF16, 0x1p-8f}, {KvType::kF8E4M3, 0x1p-4f},
+    {KvType::kF8E5M2, 0x1p-3f}, {KvType::kI8, 0.51f / 127, 0.02f},  // Half a step; the f16 of the scale adds to it.
     {KvType::kI4, 0.40f},  // Half a step of each rotated value at worst, but they add up over the head.
     {KvType::kI4Head, 0.40f},
 };
@@ -123,13 +124,35 @@ TEST_P(CodecConformanceTest, RowsComeBackWithinTheBoundOfTheCodec) {
         EXPECT_EQ(block.Store(kernels(), slot, row), 0u);
 
         const auto [k, v] = block.Load(kernels(), slot);
-        const float tolerance = bound().error * LargestMagnitude(row) + (bound().error > 0 ? 0x1p-24f : 0);
+        const float largest = LargestMagnitude(row), rest = bound().error > 0 ? 0x1p-24f : 0;
         for (uint32_t d = 0; d < dim; ++d) {
-          ASSERT_LE(std::fabs(k[d] - row[d]), tolerance) << "K, head size " << dim << ", dim " << d;
-          ASSERT_LE(std::fabs(v[d] - row[d]), tolerance) << "V, head size " << dim << ", dim " << d;
+          const std::string where = "head size " + std::to_string(dim) + ", dim " + std::to_string(d);
+          ASSERT_LE(std::fabs(k[d] - row[d]), bound().key_error * largest + rest) << "K, " << where;
+          ASSERT_LE(std::fabs(v[d] - row[d]), bound().error * largest + rest) << "V, " << where;
         }
       }
     }
+  }
+}
+
+// Codes are those of the key less its centre, and decoding gives the key back.
+TEST_P(CodecConformanceTest, KeysAreStoredWithoutTheirCentre) {
+  for (const uint32_t dim : HeadDims(type())) {
+    const std::vector<float> key = RandomRow(dim, 1.0f, 1), centre = RandomRow(dim, 3.0f, 2);
+    std::vector<float> difference(dim);
+    for (uint32_t d = 0; d < dim; ++d) difference[d] = key[d] - centre[d];
+    OneBlock centred(type(), dim), plain(type(), dim);
+    KvView view = centred.view();
+    view.key_centres = centre.data();
+
+    kernels().store_kv(view, 0, 0, 5, key.data(), difference.data());
+    plain.Store(kernels(), 5, difference);
+    std::vector<float> k(dim), v(dim);
+    kernels().load_kv(view, 0, 0, 5, k.data(), v.data());
+
+    EXPECT_EQ(centred.bytes(), plain.bytes()) << "head size " << dim;
+    const std::vector<float> decoded = plain.Load(kernels(), 5).first;
+    for (uint32_t d = 0; d < dim; ++d) EXPECT_EQ(k[d], decoded[d] + centre[d]) << "head size " << dim;
   }
 }
 

@@ -319,6 +319,56 @@ TEST_P(PlacementTest, ARestoredTableHoldsWhatItWasGiven) {
   }
 }
 
+// A table begins with the blocks of another, as those of a prefix that was found.
+TEST_P(PlacementTest, AnAdoptedTableGoesOnFromTheBlocksOfAnother) {
+  const std::vector<PositionRange> pinned = {{0, 3}, {30, 35}};
+  for (const uint64_t n : {1u, 15u, 16u, 17u, 100u, 128u, 200u}) {
+    for (const uint32_t window : {0u, 16u, 50u}) {
+      SequenceCourse course = Course(/*max_tokens=*/400, /*max_step_tokens=*/400, window);
+      if (window > 0) course.span.pinned = pinned;
+      const auto pool = PoolOf(200);
+      Checker checker(*pool);
+      NaiveSequence sequence = {placement().MakeTable(*pool, course), {}};
+      ASSERT_TRUE(checker.Append(sequence, n).ok());
+      NaiveSequence adopted = {placement().MakeTable(*pool, course), sequence.stamps};
+      const auto cached = sequence.table->blocks().first(Layout().BlocksFor(n));
+
+      const Status status = adopted.table->Adopt(cached, n);
+
+      if (!placement().reuses_blocks()) {
+        EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+        continue;
+      }
+      ASSERT_TRUE(status.ok()) << status.ToString();
+      EXPECT_TRUE(checker.ReadsBack(adopted));
+      const bool shares = placement().shares_blocks();
+      for (size_t i = 0; i < n / kBlockSize; ++i) {
+        if (cached[i] == kNoBlock) continue;
+        EXPECT_EQ(adopted.table->blocks()[i] == cached[i], shares);
+      }
+      ASSERT_TRUE(checker.Append(adopted, 60).ok());
+      ASSERT_TRUE(checker.Append(sequence, 30).ok());
+      EXPECT_TRUE(checker.ReadsBack(adopted));
+      EXPECT_TRUE(checker.ReadsBack(sequence));
+    }
+  }
+}
+
+TEST_P(PlacementTest, AnAdoptedTableThatHasNoRoomStaysEmpty) {
+  if (!placement().reuses_blocks()) GTEST_SKIP() << placement().Name() << " does not begin with blocks of others";
+  const SequenceCourse course = Course(/*max_tokens=*/40, /*max_step_tokens=*/40, 0);
+  const auto pool = PoolOf(3);
+  Checker checker(*pool);
+  NaiveSequence sequence = {placement().MakeTable(*pool, course), {}};
+  ASSERT_TRUE(checker.Append(sequence, 40).ok());
+  const auto adopted = placement().MakeTable(*pool, course);
+
+  EXPECT_EQ(adopted->Adopt(sequence.table->blocks(), 40).code(), StatusCode::kResourceExhausted);
+
+  EXPECT_EQ(adopted->num_tokens(), 0u);
+  EXPECT_EQ(adopted->num_held(), 0u);
+}
+
 TEST_P(PlacementTest, WhatIsPromisedIsEnoughForAnyCourse) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);

@@ -329,7 +329,7 @@ class Run(CliTest):
     def test_stats_show_the_cache_by_state(self):
         result = kvern("run", "-m", MODEL, "-n", 2, "--stats", PROMPT)
         self.expect(result, 0)
-        for part in ("total", "free", "filling", "full", "used at the peak"):
+        for part in ("total", "free", "filling", "full", "idle", "used at the peak"):
             self.assertIn(part, result.stderr.decode())
 
     def test_an_absent_spill_directory_is_named(self):

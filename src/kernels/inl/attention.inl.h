@@ -64,10 +64,18 @@ uint32_t StoreKv(const KvView& kv, uint32_t layer, BlockIndex block, uint32_t sl
   const SlotPlace place(kv, slot);
   const CodecFunctions& k_codec = CodecOf<0>(kv.k_type);
   const CodecFunctions& v_codec = CodecOf<0>(kv.v_type);
+  const float* centre = kv.KeyCentres(layer);
+  float centred[kMaxRowDims];
   uint32_t num_lost = 0;
   for (uint32_t head = 0; head < kv.num_kv_heads; ++head, k += kv.head_dim, v += kv.head_dim) {
+    const float* key = k;
+    if (centre != nullptr) {
+      for (uint32_t d = 0; d < kv.head_dim; d += 16) Store(centred + d, Sub(Load(k + d), Load(centre + d)));
+      centre += kv.head_dim;
+      key = centred;
+    }
     uint8_t* const scales = kv.HeadScales(block, layer, head) + place.scales;
-    num_lost += k_codec.store_key(k, kv.head_dim, kv.HeadK(block, layer, head) + place.k, scales, place.lane);
+    num_lost += k_codec.store_key(key, kv.head_dim, kv.HeadK(block, layer, head) + place.k, scales, place.lane);
     num_lost += v_codec.store_value(v, kv.head_dim, kv.HeadV(block, layer, head) + place.v, scales + place.v_scales,
                                     place.lane);
   }
@@ -78,9 +86,14 @@ void LoadKv(const KvView& kv, uint32_t layer, BlockIndex block, uint32_t slot, f
   const SlotPlace place(kv, slot);
   const CodecFunctions& k_codec = CodecOf<0>(kv.k_type);
   const CodecFunctions& v_codec = CodecOf<0>(kv.v_type);
+  const float* centre = kv.KeyCentres(layer);
   for (uint32_t head = 0; head < kv.num_kv_heads; ++head, k += kv.head_dim, v += kv.head_dim) {
     const uint8_t* const scales = kv.HeadScales(block, layer, head) + place.scales;
     k_codec.load_key(kv.HeadK(block, layer, head) + place.k, scales, place.lane, kv.head_dim, k);
+    if (centre != nullptr) {
+      for (uint32_t d = 0; d < kv.head_dim; d += 16) Store(k + d, Add(Load(k + d), Load(centre + d)));
+      centre += kv.head_dim;
+    }
     v_codec.load_value(kv.HeadV(block, layer, head) + place.v, scales + place.v_scales, place.lane, kv.head_dim, v);
   }
 }

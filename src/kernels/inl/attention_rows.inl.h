@@ -243,5 +243,5 @@ KVERN_INLINE void MergeSplit(float* state, float m, const float* lane_sums, cons
 KVERN_INLINE void FinishRow(const float* state, float* out, const KvView& kv) {
   const F32x16 factor = Set1(1.0f / HorizontalSum(Load(state + 16)));
   for (uint32_t d = 0; d < kv.head_dim; d += 16) Store(out + d, Mul(Load(state + 32 + d), factor));
-  if (ShapeOf(kv.v_type).is_rotated) RotateRowBack(out, kv.head_dim);
+  if (RotatesValues(kv.v_type, kv.head_dim)) RotateRowBack(out, kv.head_dim);
 }

@@ -1,8 +1,9 @@
 // int4 (an f16 scale for each 32 values) and int4_head (one for the whole row): rows are rotated by a Hadamard matrix,
 // so that no dim is much larger than the others, then rounded to -8 .. 7. See codec_rows.inl.h.
 // Per group of values x, all of them rotated:
-//   s = max(max x / 7, max -x / 8);  t = x * (1 / s);  q = integer(t), -8 to 7
-//   scale = f16(s * (sum t^2 t q / sum t^2 q^2))     least squares with weights t^2: lanes first, then their tree
+//   s = max(max x / 7, max -x / 8);  t = x * (1 / s)
+//   for each u of 30/32, 31/32 .. 45/32: q = integer(t * u), -8 to 7; a = sum t q, b = sum q^2
+//   scale = f16(s * (a / b)) of the u whose a^2 / b is largest: least squares, over u as well; the first among equals
 //   code = integer(x * (1 / scale)) + 8, 0 to 15
 // The scale is never negative: t and q have the same sign. A group that is not finite has the scale NaN, one below
 // 2^-100 the scale 0; their codes are 8.
@@ -21,20 +22,32 @@ struct Int4Codec {
   static constexpr uint32_t NumCodes(uint32_t dim) { return dim / 2; }
   static constexpr uint32_t GroupDims(uint32_t dim) { return kIsPerHead ? dim : 32; }
 
-  KVERN_INLINE static F32x16 ToCodes(F32x16 x, float factor) {
-    return ToF32(ToI32(ClampTo(Mul(x, Set1(factor)), -8.0f, 7.0f)));
-  }
-
-  // The scale of a group of finite values whose s is given, as a multiple of s.
+  // The scale of a group of finite values whose s is given, as a multiple of s. Lanes are the u.
   static float Refit(const float* x, uint32_t n, float s) {
+    alignas(64) static constexpr float kDivisors[16] = {
+        30 / 32.0f, 31 / 32.0f, 32 / 32.0f, 33 / 32.0f, 34 / 32.0f, 35 / 32.0f, 36 / 32.0f, 37 / 32.0f,
+        38 / 32.0f, 39 / 32.0f, 40 / 32.0f, 41 / 32.0f, 42 / 32.0f, 43 / 32.0f, 44 / 32.0f, 45 / 32.0f};
+    const F32x16 divisors = Load(kDivisors);
     F32x16 product = Zero(), square = Zero();
-    for (uint32_t i = 0; i < n; i += 16) {
-      const F32x16 t = Mul(Load(x + i), Set1(1.0f / s)), q = ToCodes(Load(x + i), 1.0f / s);
-      const F32x16 weighted = Mul(Mul(t, t), q);
-      product = Fma(weighted, t, product);
-      square = Fma(weighted, q, square);
+    for (uint32_t i = 0; i < n; ++i) {
+      const F32x16 t = Set1(x[i] * (1.0f / s));
+      const F32x16 q = ToF32(ToI32(ClampTo(Mul(t, divisors), -8.0f, 7.0f)));
+      product = Fma(t, q, product);
+      square = Fma(q, q, square);
     }
-    return HorizontalSum(product) / HorizontalSum(square);
+    alignas(64) float products[16], squares[16];
+    Store(products, product);
+    Store(squares, square);
+    int best = 0;
+    float largest = 0;
+    for (int i = 0; i < 16; ++i) {
+      const float gain = products[i] * products[i] / squares[i];
+      if (gain > largest) {
+        largest = gain;
+        best = i;
+      }
+    }
+    return products[best] / squares[best];
   }
 
   // Codes 0 to 15 of one group of rotated values; returns its scale.
@@ -57,8 +70,9 @@ struct Int4Codec {
       std::memset(codes, 8, n);
       return 0;
     }
+    const F32x16 factor = Set1(1.0f / F16ToF32(scale));
     for (uint32_t i = 0; i < n; i += 16) {
-      const I32x16 code = Add(ToI32(ToCodes(Load(x + i), 1.0f / F16ToF32(scale))), Set1I32(8));
+      const I32x16 code = Add(ToI32(ClampTo(Mul(Load(x + i), factor), -8.0f, 7.0f)), Set1I32(8));
       StoreLowBytes(reinterpret_cast<int8_t*>(codes + i), code);
     }
     if (scale == kLargestScale) *num_lost += CountFrom(std::bit_cast<int32_t>(F16ToF32(scale) * 8.5f), x, n);

@@ -1,4 +1,5 @@
-// int8: symmetric, one f16 scale per row. See codec_rows.inl.h.
+// int8: symmetric, one f16 scale per row. Keys are rotated first where the head has a rotation: their error goes
+// through softmax, and a row that one dim dominates would spend its codes on that dim. See codec_rows.inl.h.
 //   scale = f16(m / 127), m = max |x|;   code = integer(x * (1 / scale)), -127 to 127
 // A row that is not finite has the scale NaN and codes 0; one below 2^-100 has the scale 0 and codes 0.
 #pragma once
@@ -10,10 +11,17 @@ struct Int8Codec {
   static constexpr bool kIsInteger = true;
   static constexpr int kBits = 8;
   static constexpr KvFactor kQuery = KvFactor::kQuery15;
+  static constexpr uint32_t kMaxDims = 1024;
   static constexpr uint32_t NumCodes(uint32_t dim) { return dim; }
 
   template <bool kIsKey>
   static uint32_t Encode(const float* x, uint32_t dim, int8_t* codes, uint16_t* scales) {
+    float rotated[kMaxDims];
+    if (kIsKey && RotatesKeys(kType, dim)) {
+      std::memcpy(rotated, x, dim * sizeof(float));
+      RotateRow(rotated, dim);
+      x = rotated;
+    }
     const int32_t largest = LargestMagnitudeBits(x, dim);
     const float m = std::bit_cast<float>(largest);
     if (largest >= kInfinityBits || m < kSmallestMagnitude) {
@@ -33,5 +41,6 @@ struct Int8Codec {
   static void DecodeRow(const int8_t* codes, const float* scales, uint32_t dim, float* x) {
     const F32x16 scale = Set1(scales[0]);
     for (uint32_t d = 0; d < dim; d += 16) Store(x + d, Mul(ToF32(LoadI8(codes + d)), scale));
+    if (kIsKey && RotatesKeys(kType, dim)) RotateRowBack(x, dim);
   }
 };

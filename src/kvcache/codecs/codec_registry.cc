@@ -1,7 +1,6 @@
 #include "kvcache/codecs/codec_registry.h"
 
 #include <array>
-#include <bit>
 #include <string>
 
 #include "base/check.h"
@@ -21,7 +20,7 @@ constexpr std::array kCodecs = {
     CodecInfo{KvType::kBF16, "bf16", "the range of f32 with 8 bits of precision", false, kNoLimit},
     CodecInfo{KvType::kF8E4M3, "fp8_e4m3", "8-bit floats of 4 bits of precision, a scale for each row", true, kNoLimit},
     CodecInfo{KvType::kF8E5M2, "fp8_e5m2", "8-bit floats of 3 bits of precision, a scale for each row", true, kNoLimit},
-    CodecInfo{KvType::kI8, "int8", "8-bit integers, a scale for each row", true, kMaxIntegerDims},
+    CodecInfo{KvType::kI8, "int8", "8-bit integers, a scale for each row; rotated keys", true, kMaxIntegerDims},
     CodecInfo{KvType::kI4, "int4", "4-bit integers of rotated rows, a scale for each 32", true, kMaxIntegerDims},
     CodecInfo{KvType::kI4Head, "int4_head", "4-bit integers of rotated rows, a scale for each row: faster, coarser",
               true, kMaxIntegerDims},
@@ -65,7 +64,7 @@ Status CheckHeadDim(KvType type, uint32_t head_dim) {
   const CodecInfo& codec = GetCodec(type);
   const std::string refusal =
       "KV type " + std::string(codec.name) + " cannot store heads of " + std::to_string(head_dim) + " values: ";
-  if (ShapeOf(type).is_rotated && (head_dim < 32 || !std::has_single_bit(head_dim))) {
+  if (ShapeOf(type).rotation == KvRotation::kAll && !HasRotation(head_dim)) {
     return Status::Unsupported(refusal + "its rotation needs a power of two of at least 32; use int8 for this model");
   }
   if (head_dim > codec.max_head_dim) {

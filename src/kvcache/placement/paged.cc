@@ -20,38 +20,43 @@ class PagedTable final : public BlockTable {
  public:
   PagedTable(BlockPool& pool, const SequenceCourse& course) : BlockTable(pool, course) {}
 
+  Status Adopt(std::span<const BlockIndex> cached, uint64_t num_tokens) override;
   Status Fork(const BlockTable& table) override;
   Status Reserve(uint64_t num_tokens) override;
   uint64_t NumMissing(uint64_t num_tokens) const override {
     return std::max(pool_.layout().BlocksFor(num_tokens), entries_.size()) - entries_.size();
   }
-  void Commit(uint64_t count) override;
+  void MarkComputed(uint64_t count) override;
+  void DropUnseen() override;
   Status Truncate(uint64_t num_tokens) override;
   Status Restore(uint64_t num_tokens) override;
   void Release() override;
 
  private:
-  void DropUnseen();
-
   uint64_t num_passed_ = 0;  // Leading blocks that are behind the window; those of them that are pinned stay.
 };
 
-Status PagedTable::Fork(const BlockTable& table) {
-  const auto& other = static_cast<const PagedTable&>(table);
-  KVERN_CHECK(&pool_ == &other.pool_ && entries_.empty());
-  const uint64_t num_full = other.num_tokens_ / block_size();
-  const bool has_partial = other.num_tokens_ % block_size() != 0;
-  KVERN_RETURN_IF_ERROR(CheckRoom(other.num_tokens_, has_partial ? 1 : 0));
-  lease_ = pool_.Share(other.entries_.first(num_full));
+Status PagedTable::Adopt(std::span<const BlockIndex> cached, uint64_t num_tokens) {
+  KVERN_CHECK(entries_.empty() && cached.size() == pool_.layout().BlocksFor(num_tokens));
+  const uint64_t num_full = num_tokens / block_size();
+  const bool has_partial = num_tokens % block_size() != 0;
+  KVERN_RETURN_IF_ERROR(CheckRoom(num_tokens, has_partial ? 1 : 0));
+  lease_ = pool_.Share(cached.first(num_full));
   if (has_partial) {
     BlockLease own = pool_.Lease(1).value();
-    pool_.Copy(other.entries_[num_full], own.blocks()[0]);
+    pool_.Copy(cached[num_full], own.blocks()[0]);
     lease_.Append(std::move(own));
   }
   entries_ = lease_.blocks();
-  num_tokens_ = other.num_tokens_;
-  num_passed_ = other.num_passed_;
+  num_tokens_ = num_tokens;
+  num_passed_ = std::min(course_.WindowBegin(num_tokens) / block_size(), entries_.size());
   return Status::Ok();
+}
+
+Status PagedTable::Fork(const BlockTable& table) {
+  const auto& other = static_cast<const PagedTable&>(table);
+  KVERN_CHECK(&pool_ == &other.pool_);
+  return Adopt(other.entries_.first(pool_.layout().BlocksFor(other.num_tokens_)), other.num_tokens_);
 }
 
 Status PagedTable::Reserve(uint64_t num_tokens) {
@@ -64,12 +69,11 @@ Status PagedTable::Reserve(uint64_t num_tokens) {
   return Status::Ok();
 }
 
-void PagedTable::Commit(uint64_t count) {
+void PagedTable::MarkComputed(uint64_t count) {
   KVERN_CHECK(count <= entries_.size() * block_size() - num_tokens_);
   const uint64_t first_open = num_tokens_ / block_size();
   num_tokens_ += count;
   for (uint64_t i = first_open; i < num_tokens_ / block_size(); ++i) pool_.MarkFull(entries_[i]);
-  DropUnseen();
 }
 
 // The next row stands at position num_tokens_.
@@ -95,9 +99,9 @@ Status PagedTable::Truncate(uint64_t num_tokens) {
   }
   const uint64_t open = num_tokens / block_size();
   if (num_tokens % block_size() != 0 && pool_.state(entries_[open]) == BlockState::kFull) {
-    if (pool_.num_leases(entries_[open]) == 1) {
+    if (pool_.IsOwn(entries_[open])) {
       pool_.MarkFilling(entries_[open]);
-    } else {  // Others read it: its tokens go on in a block of this table's own.
+    } else {  // Others read it or may find it: its tokens go on in a block of this table's own.
       KVERN_RETURN_IF_ERROR(CheckRoom(num_tokens, 1));
       BlockLease own = pool_.Lease(1).value();
       pool_.Copy(entries_[open], own.blocks()[0]);
@@ -142,6 +146,7 @@ class Paged final : public Placement {
   std::string_view Name() const override { return "paged"; }
   bool gives_back() const override { return true; }
   bool leases_on_demand() const override { return true; }
+  bool shares_blocks() const override { return true; }
 
   uint64_t MostBlocks(const BlockLayout& layout, const SequenceCourse& course) const override {
     return MostSeen(layout, course, course.max_tokens, course.max_step_tokens);

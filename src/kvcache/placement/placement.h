@@ -22,6 +22,10 @@ class Placement {
   // Whether a table holds no more than its tokens need, so that MostBlocks of the tokens so far is enough to promise,
   // and can be moved out and restored.
   virtual bool leases_on_demand() const { return false; }
+  // Whether tables share full blocks with each other and with the prefix index while they hold them.
+  virtual bool shares_blocks() const { return false; }
+  // Whether a table can begin with blocks of others (BlockTable::Adopt), and leave its own behind when it is released.
+  virtual bool reuses_blocks() const { return true; }
   // kInvalidArgument where rows that see `span` cannot be placed.
   virtual Status Check(const AttentionSpan& span) const;
 

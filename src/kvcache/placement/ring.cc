@@ -38,7 +38,7 @@ class RingTable final : public BlockTable {
   Status Fork(const BlockTable& table) override;
   Status Reserve(uint64_t num_tokens) override;
   uint64_t NumMissing(uint64_t) const override { return is_leased() ? 0 : size_.ring + size_.pinned; }
-  void Commit(uint64_t count) override;
+  void MarkComputed(uint64_t count) override;
   Status Truncate(uint64_t num_tokens) override;
   void Release() override;
 
@@ -95,7 +95,7 @@ Status RingTable::Reserve(uint64_t num_tokens) {
   return Status::Ok();
 }
 
-void RingTable::Commit(uint64_t count) {
+void RingTable::MarkComputed(uint64_t count) {
   KVERN_CHECK(count <= num_reserved_ - num_tokens_);
   const uint64_t first_open = num_tokens_ / block_size();
   num_tokens_ += count;
@@ -171,6 +171,8 @@ class Ring final : public Placement {
  public:
   std::string_view Name() const override { return "ring"; }
   bool gives_back() const override { return true; }
+  // Its blocks are overwritten as positions go round.
+  bool reuses_blocks() const override { return false; }
   Status Check(const AttentionSpan& span) const override {
     if (span.window > 0) return Status::Ok();
     return Status::InvalidArgument(

@@ -1,20 +1,28 @@
 #include "kvcache/placement/whole_table.h"
 
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
 
 namespace kvern {
 
+Status WholeTable::Adopt(std::span<const BlockIndex> cached, uint64_t num_tokens) {
+  KVERN_CHECK(entries_.empty() && cached.size() == pool_.layout().BlocksFor(num_tokens));
+  if (num_tokens == 0) return Status::Ok();
+  KVERN_RETURN_IF_ERROR(Reserve(num_tokens));
+  CopyInto(lease_, cached, num_tokens);
+  num_tokens_ = num_tokens;
+  first_kept_ = course_.WindowBegin(num_tokens);
+  return Status::Ok();
+}
+
 Status WholeTable::Fork(const BlockTable& table) {
   const auto& other = static_cast<const WholeTable&>(table);
-  KVERN_CHECK(&pool_ == &other.pool_ && entries_.empty());
-  const uint64_t num_needed = pool_.layout().BlocksFor(other.num_tokens_);
-  if (num_needed == 0) return Status::Ok();
-  KVERN_RETURN_IF_ERROR(Reserve(other.num_tokens_));
-  CopyInto(lease_, other.entries_, other.num_tokens_);
-  num_tokens_ = other.num_tokens_;
+  KVERN_CHECK(&pool_ == &other.pool_);
+  KVERN_RETURN_IF_ERROR(Adopt(other.entries_.first(pool_.layout().BlocksFor(other.num_tokens_)), other.num_tokens_));
+  first_kept_ = other.first_kept_;
   return Status::Ok();
 }
 
@@ -35,7 +43,7 @@ Status WholeTable::Reserve(uint64_t num_tokens) {
   return Status::Ok();
 }
 
-void WholeTable::Commit(uint64_t count) {
+void WholeTable::MarkComputed(uint64_t count) {
   KVERN_CHECK(count <= entries_.size() * block_size() - num_tokens_);
   const uint64_t first_open = num_tokens_ / block_size();
   num_tokens_ += count;
@@ -44,6 +52,12 @@ void WholeTable::Commit(uint64_t count) {
 
 Status WholeTable::Truncate(uint64_t num_tokens) {
   KVERN_CHECK(num_tokens <= num_tokens_);
+  if (num_tokens == 0) first_kept_ = 0;
+  if (num_tokens > 0 && course_.WindowBegin(num_tokens) < first_kept_) {
+    return Status::InvalidArgument("KV cache: a row at position " + std::to_string(num_tokens) + " sees position " +
+                                   std::to_string(course_.WindowBegin(num_tokens)) + ", those before " +
+                                   std::to_string(first_kept_) + " were never there");
+  }
   for (uint64_t i = num_tokens / block_size(); i < num_tokens_ / block_size(); ++i) pool_.MarkFilling(entries_[i]);
   num_tokens_ = num_tokens;
   return Status::Ok();
@@ -52,7 +66,7 @@ Status WholeTable::Truncate(uint64_t num_tokens) {
 void WholeTable::Release() {
   lease_.Release();
   entries_ = {};
-  num_tokens_ = 0;
+  num_tokens_ = first_kept_ = 0;
 }
 
 BlockLease WholeTable::LeaseTogether(uint64_t num_blocks) {
@@ -65,7 +79,7 @@ BlockLease WholeTable::LeaseTogether(uint64_t num_blocks) {
 
 void WholeTable::CopyInto(const BlockLease& lease, std::span<const BlockIndex> from, uint64_t num_tokens) {
   for (uint64_t i = 0; i < pool_.layout().BlocksFor(num_tokens); ++i) {
-    pool_.Copy(from[i], lease.blocks()[i]);
+    if (from[i] != kNoBlock) pool_.Copy(from[i], lease.blocks()[i]);
     if ((i + 1) * block_size() <= num_tokens) pool_.MarkFull(lease.blocks()[i]);
   }
 }

@@ -8,10 +8,11 @@ namespace kvern {
 
 class WholeTable : public BlockTable {
  public:
+  Status Adopt(std::span<const BlockIndex> cached, uint64_t num_tokens) override;
   Status Fork(const BlockTable& table) override;
   Status Reserve(uint64_t num_tokens) override;
   uint64_t NumMissing(uint64_t num_tokens) const override;
-  void Commit(uint64_t count) override;
+  void MarkComputed(uint64_t count) override;
   Status Truncate(uint64_t num_tokens) override;
   void Release() override;
 
@@ -23,8 +24,11 @@ class WholeTable : public BlockTable {
  private:
   // `num_blocks` free blocks, all neighbours where a free run is that long.
   BlockLease LeaseTogether(uint64_t num_blocks);
-  // The blocks of `from` that hold its `num_tokens` tokens, copied to the front of `lease`, in the same states.
+  // The blocks of `from` that hold its `num_tokens` tokens, copied to the front of `lease`, in the same states. Nothing
+  // is copied where `from` is kNoBlock.
   void CopyInto(const BlockLease& lease, std::span<const BlockIndex> from, uint64_t num_tokens);
+
+  uint64_t first_kept_ = 0;  // Positions before it that are not pinned were behind the window when the table began.
 };
 
 }  // namespace kvern
