@@ -14,6 +14,7 @@
 #include "cli/interrupt.h"
 #include "cli/output.h"
 #include "server/api.h"
+#include "server/chat_renderer.h"
 
 namespace kvern::cli {
 namespace {
@@ -143,12 +144,7 @@ class ServeCommand : public Command {
     engine = std::move(*opened);
     std::fprintf(stderr, "%s\n", CacheCostText(engine->cache_cost(), engine->options().cache).c_str());
     const std::string id = ModelId(options.model_path);
-    api.SetModel({.engine = *engine,
-                  .id = id,
-                  .created_s = std::chrono::duration_cast<std::chrono::seconds>(
-                                   std::chrono::system_clock::now().time_since_epoch())
-                                   .count(),
-                  .default_max_tokens = default_max_tokens_});
+    api.SetModel(DescribeModel(*engine, id));
     WriteOut("kvern: serving " + id + " on " + address + "   curl " + address +
              "/v1/completions -H 'Content-Type: application/json' -d '{\"prompt\": \"The capital of France is\", "
              "\"max_tokens\": 16}'\n");
@@ -159,6 +155,28 @@ class ServeCommand : public Command {
     if (num_cut > 0) std::fprintf(stderr, "kvern: %s connections had to be cut\n", FormatCount(num_cut).c_str());
     std::fprintf(stderr, "kvern: done\n");
     return kExitDone;
+  }
+
+  server::ServedModel DescribeModel(Engine& engine, const std::string& id) const {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    server::ServedModel model = {.engine = engine,
+                                 .id = id,
+                                 .created_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+                                 .default_max_tokens = default_max_tokens_};
+    const std::string& source = engine.model_info().chat_template;
+    if (source.empty()) {
+      std::fprintf(stderr, "kvern: the model has no chat template: /v1/chat/completions will say so\n");
+      return model;
+    }
+    auto renderer = server::MakeChatRenderer(source, engine.tokenizer());
+    if (renderer.ok()) {
+      model.render_chat = std::move(renderer->render);
+      model.template_knows_tools = renderer->knows_tools;
+    } else {
+      std::fprintf(stderr, "kvern: warning: no chat, the model's template cannot be used: %s\n",
+                   renderer.status().message().c_str());
+    }
+    return model;
   }
 
   static void AwaitInterrupt() {

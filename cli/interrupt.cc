@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -49,9 +50,12 @@ void WaitForInterrupt() {
   }
   state.was_interrupted.store(true);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
-  const std::lock_guard<std::mutex> lock(state.mutex);
-  if (!state.action) std::_Exit(kExitInterrupted);
-  state.action();
+  {
+    const std::lock_guard<std::mutex> lock(state.mutex);
+    if (!state.action) std::_Exit(kExitInterrupted);
+    state.action();
+  }
+  while (true) pause();  // The only thread that the next signal can be delivered to.
 }
 
 }  // namespace

@@ -44,12 +44,12 @@ run_tests() {
 # tests one shape.
 check_asan() {
   run_tests asan base_test platform_test tensor_test gguf_test tokenizer_test kernels_test kvcache_test engine_test cli_test \
-    tiny_model_test tiny_engine_test tensor_formats_golden_test codec_conformance_test 'exactness_test:WorkCounters*:*Again*Q4_1*'
+    server_test tiny_model_test tiny_engine_test tensor_formats_golden_test codec_conformance_test 'exactness_test:WorkCounters*:*Again*Q4_1*'
 }
 
 # The tests in which threads meet.
 check_tsan() {
-  run_tests tsan base_test engine_test 'kernels_test:Attention*:*/Attention*' \
+  run_tests tsan base_test engine_test server_test 'kernels_test:Attention*:*/Attention*' \
     'exactness_test:WorkCounters*:*Again*Q4_1*'
 }
 

@@ -46,10 +46,12 @@ void AppendEngine(std::string& text, const EngineStats& stats) {
   AppendSample(text, "kvern_kv_blocks{state=\"free\"}", cache.free_blocks);
   AppendSample(text, "kvern_kv_blocks{state=\"filling\"}", cache.filling_blocks);
   AppendSample(text, "kvern_kv_blocks{state=\"full\"}", cache.full_blocks);
+  AppendSample(text, "kvern_kv_blocks{state=\"idle\"}", cache.idle_blocks);
   AppendHead(text, "kvern_kv_bytes", "gauge", "Bytes of the KV cache by state of their block.");
   AppendSample(text, "kvern_kv_bytes{state=\"free\"}", cache.free_bytes);
   AppendSample(text, "kvern_kv_bytes{state=\"filling\"}", cache.filling_bytes);
   AppendSample(text, "kvern_kv_bytes{state=\"full\"}", cache.full_bytes);
+  AppendSample(text, "kvern_kv_bytes{state=\"idle\"}", cache.idle_bytes);
   AppendGauge(text, "kvern_kv_peak_bytes", "Most bytes of the KV cache that were in use at once.",
               cache.peak_used_bytes);
   AppendGauge(text, "kvern_weight_bytes", "Bytes of the model's weights in memory.", stats.weight_bytes);

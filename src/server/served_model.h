@@ -11,15 +11,15 @@
 
 namespace kvern::server {
 
-// What a chat template is given.
-struct ChatInput {
+// What a chat template is given, as the client sent it.
+struct Conversation {
   const Json& messages;   // An array of objects with role and content.
   const Json& tools;      // An array; empty: none.
   const Json& arguments;  // An object: further variables of the template.
   bool adds_generation_prompt;
 };
 // The text of the prompt. kInvalidArgument where the template refuses the messages. Any thread, several at once.
-using RenderChat = std::function<Result<std::string>(const ChatInput& input)>;
+using RenderChat = std::function<Result<std::string>(const Conversation& chat)>;
 
 struct ServedModel {
   Engine& engine;  // Must outlive the server.

@@ -35,6 +35,7 @@ constexpr std::array kUnsupported = {"grammar",
 bool IsOff(const Json& value) {
   if (value.is_boolean()) return !value.get<bool>();
   if (value.is_number()) return value.get<double>() == 0;
+  if (value.is_string()) return value.get_ref<const std::string&>().empty();
   return value.empty();
 }
 

@@ -22,7 +22,9 @@ std::variant<std::string, ApiError> Render(const ServedModel& model, const ChatR
                                                 .arguments = request.template_arguments,
                                                 .adds_generation_prompt = request.adds_generation_prompt});
   if (text.ok()) return std::move(text).value();
-  const bool is_of_client = text.status().code() == StatusCode::kInvalidArgument;
+  // A template that loops is the file's fault, but its input is what makes it loop.
+  const bool is_of_client =
+      text.status().code() == StatusCode::kInvalidArgument || text.status().code() == StatusCode::kResourceExhausted;
   return ApiError{.status = is_of_client ? 400u : 500u,
                   .message = "messages: " + text.status().message(),
                   .type = is_of_client ? "invalid_request_error" : "server_error",
