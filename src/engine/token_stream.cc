@@ -20,19 +20,18 @@ std::string_view FinishReasonName(FinishReason reason) {
 void TokenStream::State::Emit(TokenEvent event, const RequestStats& stats_so_far) {
   {
     const std::lock_guard lock(mutex);
-    stats = stats_so_far;
-    events.push_back(std::move(event));
+    events.push_back({std::move(event), stats_so_far});
   }
   changed.notify_all();
 }
 
-void TokenStream::State::Finish(FinishReason finish_reason, Status finish_status, const RequestStats& final_stats) {
+void TokenStream::State::Finish(FinishReason finish_reason, Status finish_status, const RequestStats& stats_at_end) {
   {
     const std::lock_guard lock(mutex);
     is_finished = true;
     reason = finish_reason;
     status = std::move(finish_status);
-    stats = final_stats;
+    final_stats = stats_at_end;
   }
   changed.notify_all();
 }
@@ -54,10 +53,14 @@ std::optional<TokenEvent> TokenStream::Next() {
   if (state_ == nullptr) return std::nullopt;
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [this] { return !state_->events.empty() || state_->is_finished; });
-  if (state_->events.empty()) return std::nullopt;
-  TokenEvent event = std::move(state_->events.front());
+  if (state_->events.empty()) {
+    state_->read_stats = state_->final_stats;
+    return std::nullopt;
+  }
+  TokenStream::State::Made made = std::move(state_->events.front());
   state_->events.pop_front();
-  return event;
+  state_->read_stats = made.stats;
+  return std::move(made.event);
 }
 
 void TokenStream::Cancel() {
@@ -79,7 +82,7 @@ FinishReason TokenStream::finish_reason() const {
 RequestStats TokenStream::stats() const {
   if (state_ == nullptr) return {};
   const std::lock_guard lock(state_->mutex);
-  return state_->stats;
+  return state_->read_stats;
 }
 
 }  // namespace kvern

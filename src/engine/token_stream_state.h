@@ -15,17 +15,23 @@ namespace kvern {
 struct TokenStream::State {
   // Engine thread.
   void Emit(TokenEvent event, const RequestStats& stats_so_far);
-  void Finish(FinishReason finish_reason, Status finish_status, const RequestStats& final_stats);
+  void Finish(FinishReason finish_reason, Status finish_status, const RequestStats& stats_at_end);
 
   std::atomic<bool> is_cancelled = false;  // Set by the reader, looked at before each step.
 
+  struct Made {
+    TokenEvent event;
+    RequestStats stats;  // When it was made.
+  };
+
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<TokenEvent> events;  // Guarded by mutex, as are those below.
+  std::deque<Made> events;  // Guarded by mutex, as are those below.
   bool is_finished = false;
   FinishReason reason = FinishReason::kNone;
   Status status;
-  RequestStats stats;
+  RequestStats final_stats;
+  RequestStats read_stats;  // What the reader is shown: those of the event it took last.
 };
 
 }  // namespace kvern
