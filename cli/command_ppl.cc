@@ -20,7 +20,6 @@ namespace {
 constexpr char kExamples[] =
     "Examples:\n"
     "  kvern ppl -f wiki.test.txt\n"
-    "  kvern ppl -f book.txt --ctx-size 2048 --stride 512 --kv-type f32 --json\n"
     "  kvern ppl -f book.txt -c 20000 --chunks 1 --score-from 4000 --window 1024 --sinks 4 --recompute-every 64\n"
     "\n"
     "Without --stride: consecutive chunks of --ctx-size tokens, each begun with BOS if the model adds one, the second "

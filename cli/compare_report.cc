@@ -53,11 +53,10 @@ std::string Heading(const CompareRun& run) {
 std::string PerTensorNote(const CompareRun& run) {
   const auto is_shown = [](const CompareResult& result) { return result.row.is_per_tensor_int8 && IsMeasured(result); };
   if (std::ranges::none_of(run.results, is_shown)) return "";
-  return "int8 per tensor: 8 bits a value, one scale and one zero point for all keys of a layer in the text and for "
-         "all "
-         "its values. Its bytes are\ncomputed and it has no times, since no cache can be kept so: a token that widens "
-         "a "
-         "range would have all earlier ones stored again.\n";
+  return "int8 per tensor: 8 bits a value, one scale and one zero point for all keys of a layer in the text and for\n"
+         "all its values. Bytes are computed, and there are no times, since no cache can be kept so: a token that "
+         "widens\n"
+         "a range would have all earlier ones stored again.\n";
 }
 
 std::string Notes(const CompareRun& run) {
