@@ -18,6 +18,8 @@ using Clock = std::chrono::steady_clock;
 constexpr uint64_t kGib = uint64_t{1} << 30;
 // A row of the reference and one of each candidate, against a token of a prompt without logits.
 constexpr double kQualityWork = 1.4;
+// Of a tensor, as f32 and int32.
+constexpr uint64_t kScaleAndZeroBytes = 8;
 
 double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -57,18 +59,19 @@ class Measurer {
     return Status::Ok();
   }
 
-  Status MeasureQualities(const std::vector<CacheOptions>& candidates) {
-    if (candidates.empty()) return Status::Ok();
+  Status MeasureQualities(const std::vector<CacheOptions>& candidates, bool has_per_tensor_int8) {
+    if (candidates.empty() && !has_per_tensor_int8) return Status::Ok();
     QualityRequest request;
     request.engine = run_.options;
     request.engine.activations = ActivationMode::kF32;  // Shows the codec alone (quality.h).
     request.candidates = candidates;
+    request.has_per_tensor_int8 = has_per_tensor_int8;
     request.tokens = run_.text;
     request.num_scored = run_.plan.quality_tokens;
     request.sequence_tokens = std::min<uint32_t>(run_.plan.length, run_.model.context_tokens);
     uint64_t last = 0;
     const auto reports = kvern::MeasureQuality(request, [&](uint64_t done, uint64_t) {
-      Advance(QualityWork(done - last, candidates.size()));
+      Advance(QualityWork(done - last, candidates.size(), has_per_tensor_int8));
       last = done;
       return !WasInterrupted();
     });
@@ -80,14 +83,16 @@ class Measurer {
     for (CompareResult& result : run_.results) {
       result.quality = reference;
       for (const QualityReport& report : *reports) {
+        if (report.is_per_tensor_int8 != result.row.is_per_tensor_int8) continue;
         if (HaveEqualLogits(report.cache, result.row.cache)) result.quality = report.all;
       }
     }
     return WasInterrupted() ? Status::Cancelled("interrupted") : Status::Ok();
   }
 
-  static uint64_t QualityWork(uint64_t num_tokens, size_t num_candidates) {
-    return static_cast<uint64_t>(kQualityWork * static_cast<double>(num_tokens * (num_candidates + 1)));
+  static uint64_t QualityWork(uint64_t num_tokens, size_t num_candidates, bool has_per_tensor_int8) {
+    const uint64_t num_passes = 1 + num_candidates + (has_per_tensor_int8 ? 2 : 0);  // One for its ranges.
+    return static_cast<uint64_t>(kQualityWork * static_cast<double>(num_tokens * num_passes));
   }
 
   // Steps in which all sequences decode: from the first token of the last one on.
@@ -167,11 +172,12 @@ class Measurer {
       run.result.token_seconds.push_back(std::chrono::duration<double>(now - last).count());
       last = now;
     }
+    run.stats = stream.stats();  // Of these tokens: the engine may have begun another by now.
     stream.Cancel();
     while (stream.Next()) {
     }
     KVERN_RETURN_IF_ERROR(stream.status());
-    run.stats = stream.stats();
+    run.stats.kv_bytes = stream.stats().kv_bytes;
     return run;
   }
 
@@ -194,7 +200,6 @@ Status MeasureCases(const std::vector<CompareCase>& cases, CompareRun& run) {
   for (const CompareCase& row : cases) {
     CompareResult result;
     result.row = row;
-    result.bytes_per_token = run.model.KvBytesPerToken(row.cache.k_type, row.cache.v_type);
     if (const Status status = PlanMemory(run, result); !status.ok()) {
       std::fprintf(stderr, "kvern: %s left out: %s\n", row.name.c_str(), status.message().c_str());
       continue;
@@ -204,7 +209,9 @@ Status MeasureCases(const std::vector<CompareCase>& cases, CompareRun& run) {
   }
   if (possible.empty()) return Status::Unsupported("none of these rows is possible with this model");
   const std::vector<CacheOptions> candidates = QualityCandidates(possible);
-  uint64_t work = has_quality ? Measurer::QualityWork(run.plan.quality_tokens, candidates.size()) : 0;
+  const bool has_per_tensor_int8 = std::ranges::any_of(possible, &CompareCase::is_per_tensor_int8);
+  uint64_t work =
+      has_quality ? Measurer::QualityWork(run.plan.quality_tokens, candidates.size(), has_per_tensor_int8) : 0;
   for (const CompareCase& row : possible) work += SpeedWork(run.plan, row) + BatchWork(run.plan, row);
   Measurer measurer(run, work);
   // A row that fails is said and leaves the others.
@@ -216,9 +223,11 @@ Status MeasureCases(const std::vector<CompareCase>& cases, CompareRun& run) {
   };
   for (CompareResult& result : run.results) {
     if (WasInterrupted()) return Status::Cancelled("interrupted");
-    check(result, measurer.MeasureSpeed(result));
+    if (!result.row.is_per_tensor_int8) check(result, measurer.MeasureSpeed(result));
   }
-  if (has_quality && !WasInterrupted()) KVERN_RETURN_IF_ERROR(measurer.MeasureQualities(candidates));
+  if (has_quality && !WasInterrupted()) {
+    KVERN_RETURN_IF_ERROR(measurer.MeasureQualities(candidates, has_per_tensor_int8));
+  }
   for (CompareResult& result : run.results) {
     if (WasInterrupted()) return Status::Cancelled("interrupted");
     if (run.plan.batch > 0 && result.row.cache.is_enabled && result.context_bytes > 0) {
@@ -235,7 +244,23 @@ double PercentileOf(std::vector<double> samples, double q) {
   return samples[static_cast<size_t>(std::clamp(rank, 1.0, static_cast<double>(samples.size()))) - 1];
 }
 
+namespace {
+
+// As if blocks of such values could be: 8 bits each, and the scales of all tensors.
+Status PlanPerTensorInt8(const CompareRun& run, CompareResult& result) {
+  if (run.plan.quality_tokens == 0) return Status::InvalidArgument("it has quality only, and --quality-tokens is 0");
+  const uint64_t num_tensors = 2 * uint64_t{run.model.num_layers};
+  result.bytes_per_token = num_tensors * run.model.num_kv_heads * run.model.head_dim;
+  result.peak_bytes =
+      (uint64_t{run.plan.length} + run.plan.num_generated) * result.bytes_per_token + num_tensors * kScaleAndZeroBytes;
+  return Status::Ok();
+}
+
+}  // namespace
+
 Status PlanMemory(const CompareRun& run, CompareResult& result) {
+  if (result.row.is_per_tensor_int8) return PlanPerTensorInt8(run, result);
+  result.bytes_per_token = run.model.KvBytesPerToken(result.row.cache.k_type, result.row.cache.v_type);
   const uint32_t context = run.plan.ContextTokens(run.model);
   const uint32_t num_tokens = std::clamp(run.plan.batch_tokens, 1u, context);
   KVERN_ASSIGN_OR_RETURN(const auto usages,

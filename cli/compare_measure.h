@@ -21,7 +21,7 @@ struct CompareResult {
   CompareCase row;
   uint64_t bytes_per_token = 0;
   std::vector<DepthResult> depths;        // Ascending; empty: not measured (yet).
-  RequestStats stats;                     // Of the deepest one.
+  RequestStats stats;                     // Of the deepest one, up to its last timed token.
   uint64_t peak_bytes = 0;                // Blocks in use at the worst.
   uint64_t unused_bytes = 0;              // Held at the end of the deepest one without a token that is seen.
   uint64_t context_bytes = 0;             // That one sequence of the context needs at the worst.
@@ -46,8 +46,8 @@ Status MeasureCases(const std::vector<CompareCase>& cases, CompareRun& run);
 
 // The value that a share `q` of `samples` does not exceed (nearest rank); 0 for none.
 double PercentileOf(std::vector<double> samples, double q);
-// Fills in how many sequences a GiB holds with the cache of `result`. The Status is not ok where the model cannot be
-// kept so, and says why.
+// Fills in bytes per token and how many sequences a GiB holds with the cache of `result`. The Status is not ok where
+// the model cannot be kept so, and says why.
 Status PlanMemory(const CompareRun& run, CompareResult& result);
 
 }  // namespace kvern::cli

@@ -51,6 +51,8 @@ std::vector<CompareCase> AllCases(const ComparePlan& plan, const CacheOptions& b
   });
   for (const CodecPair& codecs : AllCodecPairs()) {
     add(NameOf(codecs), [&](CacheOptions& cache) { cache = WithCodecs(base, codecs); });
+    if (codecs != CodecPair{KvType::kI8, KvType::kI8}) continue;
+    cases.push_back({"int8 per tensor", WithCodecs({}, {KvType::kF32, KvType::kF32}), /*is_per_tensor_int8=*/true});
   }
   add("growing", [](CacheOptions& cache) { cache.placement = "growing"; });
   for (const uint32_t block_size : kBlockSizes) {
@@ -91,7 +93,7 @@ std::vector<CacheOptions> QualityCandidates(const std::vector<CompareCase>& case
   reference.k_type = reference.v_type = KvType::kF32;
   std::vector<CacheOptions> candidates;
   for (const CompareCase& row : cases) {
-    if (HaveEqualLogits(row.cache, reference)) continue;
+    if (row.is_per_tensor_int8 || HaveEqualLogits(row.cache, reference)) continue;
     const auto is_equal = [&](const CacheOptions& other) { return HaveEqualLogits(row.cache, other); };
     if (std::ranges::none_of(candidates, is_equal)) candidates.push_back(row.cache);
   }
@@ -103,13 +105,14 @@ uint64_t DepthWork(const ComparePlan& plan, const CompareCase& row, uint32_t dep
 }
 
 uint64_t SpeedWork(const ComparePlan& plan, const CompareCase& row) {
+  if (row.is_per_tensor_int8) return 0;
   uint64_t work = 0;
   for (const uint32_t depth : plan.Depths()) work += DepthWork(plan, row, depth);
   return work;
 }
 
 uint64_t BatchWork(const ComparePlan& plan, const CompareCase& row) {
-  if (!row.cache.is_enabled) return 0;
+  if (!row.cache.is_enabled || row.is_per_tensor_int8) return 0;
   return uint64_t{plan.batch} * (plan.batch_tokens + kDecodeWork * plan.batch_steps);
 }
 

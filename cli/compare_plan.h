@@ -15,6 +15,9 @@ namespace kvern::cli {
 struct CompareCase {
   std::string name;  // "f16", "paged 16", "no cache".
   CacheOptions cache;
+  // No cache but a recipe to compare codecs with (QualityRequest::has_per_tensor_int8): quality is all that is
+  // measured.
+  bool is_per_tensor_int8 = false;
 };
 
 // The window of rows that have one: a quarter of the length, in whole granules, with so many sinks.

@@ -29,6 +29,19 @@ TEST(ComparePlanTest, EveryCodecOfThisBuildHasARow) {
     EXPECT_THAT(names, Contains(name));
 }
 
+TEST(ComparePlanTest, OneScalePerTensorStandsBelowInt8AndIsNoCacheToMeasure) {
+  const ComparePlan plan;
+  const auto chosen = ChooseCases(AllCases(plan, {}), {"int8", "int8 per tensor", "f32"});
+
+  ASSERT_TRUE(chosen.ok());
+  ASSERT_THAT(Names(*chosen), ElementsAre("f32", "int8", "int8 per tensor"));
+  const CompareCase& row = chosen->back();
+  EXPECT_TRUE(row.is_per_tensor_int8);
+  EXPECT_EQ(SpeedWork(plan, row), 0u);
+  EXPECT_EQ(BatchWork(plan, row), 0u);
+  EXPECT_THAT(QualityCandidates(*chosen), SizeIs(1));
+}
+
 TEST(ComparePlanTest, RowsAreChosenByNameInTheOrderOfTheTable) {
   const auto chosen = ChooseCases(AllCases({}, {}), {"paged 16", "no cache"});
 
@@ -59,6 +72,23 @@ TEST(ComparePlanTest, ALengthBeyondTheContextIsRefusedWithBoth) {
   EXPECT_EQ(plan.ContextTokens(model), 2048u);
   plan.length = 8;
   EXPECT_THAT(plan.Validate(model).message(), HasSubstr("--length"));
+}
+
+TEST(CompareMeasureTest, OneScalePerTensorIsCountedAsEightBitsAndTheScalesOfAllTensors) {
+  CompareRun run;
+  run.model.num_layers = 30;
+  run.model.num_kv_heads = 3;
+  run.model.head_dim = 64;
+  run.plan.length = 2048;
+  CompareResult result;
+  result.row.is_per_tensor_int8 = true;
+
+  ASSERT_TRUE(PlanMemory(run, result).ok());
+
+  EXPECT_EQ(result.bytes_per_token, 2u * 30 * 3 * 64);
+  EXPECT_EQ(result.peak_bytes, 2088u * 11520 + 2 * 30 * 8);
+  run.plan.quality_tokens = 0;
+  EXPECT_THAT(PlanMemory(run, result).message(), HasSubstr("--quality-tokens is 0"));
 }
 
 TEST(CompareMeasureTest, PercentilesAreNearestRanks) {

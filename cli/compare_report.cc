@@ -15,7 +15,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-bool IsMeasured(const CompareResult& result) { return !result.depths.empty(); }
+bool IsTimed(const CompareResult& result) { return !result.depths.empty(); }
+
+bool IsMeasured(const CompareResult& result) {
+  return IsTimed(result) || (result.row.is_per_tensor_int8 && result.quality);
+}
 
 const DepthResult& Deepest(const CompareResult& result) { return result.depths.back(); }
 
@@ -45,26 +49,34 @@ std::string Heading(const CompareRun& run) {
   return text;
 }
 
+// Why the row of one scale per tensor has quality only; "" where it is not there.
+std::string PerTensorNote(const CompareRun& run) {
+  const auto is_shown = [](const CompareResult& result) { return result.row.is_per_tensor_int8 && IsMeasured(result); };
+  if (std::ranges::none_of(run.results, is_shown)) return "";
+  return "int8 per tensor: 8 bits a value, one scale and one zero point for all keys of a layer in the text and for\n"
+         "all its values. Bytes are computed, and there are no times, since no cache can be kept so: a token that "
+         "widens\n"
+         "a range would have all earlier ones stored again.\n";
+}
+
 std::string Notes(const CompareRun& run) {
   std::string text =
       "ms at depth: to one more token after the whole prompt, half and 95 % of them. unused: bytes held without a "
       "token.\nq.k: needed query-key products of prompt and answer; theory: what a causal model that sees everything "
       "needs; last step: n^2 without a cache,\n2n - 1 with one, all heads, no mask. KLD, same top, dNLL: against f32 "
       "keys and values.\n";
+  text += PerTensorNote(run);
   if (run.quality_tokens_done > 0 && run.quality_tokens_done < kVerdictTokens) {
     text += "A verdict on a codec needs " + FormatCount(kVerdictTokens) + " tokens: kvern quality.\n";
   }
   return text;
 }
 
-std::vector<std::string> MainRow(const CompareRun& run, const CompareResult& result) {
+// Times and counters of the deepest run.
+std::vector<std::string> SpeedCells(const CompareRun& run, const CompareResult& result) {
   const DepthResult& deepest = Deepest(result);
   const uint64_t theory = TheoryProducts(run, result);
-  std::vector<std::string> cells = {
-      result.row.name,
-      FormatCount(result.bytes_per_token),
-      FormatBytes(result.peak_bytes),
-      FormatBytes(result.unused_bytes),
+  return {
       Milliseconds(deepest.first_token_s),
       FormatFixed(MillisecondsAt(deepest, 0.5), 2),
       FormatFixed(MillisecondsAt(deepest, 0.95), 2),
@@ -75,13 +87,24 @@ std::vector<std::string> MainRow(const CompareRun& run, const CompareResult& res
           ? "as theory"
           : FormatFixed(static_cast<double>(result.stats.query_key_products) / static_cast<double>(theory), 3) + " x",
       FormatCount(LastStepOf(run, result))};
-  if (result.quality) {
-    cells.push_back(FormatEstimate(result.quality->kld_mean));
-    cells.push_back(FormatFixed(100 * result.quality->same_top.value, 2) + " %");
-    cells.push_back(FormatEstimate(result.quality->nll_difference));
-  } else {
-    cells.insert(cells.end(), 3, "-");
-  }
+}
+
+constexpr size_t kSpeedCells = 8;
+
+std::vector<std::string> QualityCells(const QualityNumbers& quality) {
+  return {FormatEstimate(quality.kld_mean), FormatFixed(100 * quality.same_top.value, 2) + " %",
+          FormatEstimate(quality.nll_difference)};
+}
+
+constexpr size_t kQualityCells = 3;
+
+std::vector<std::string> MainRow(const CompareRun& run, const CompareResult& result) {
+  const bool is_timed = IsTimed(result);
+  std::vector<std::string> cells = {result.row.name, FormatCount(result.bytes_per_token),
+                                    FormatBytes(result.peak_bytes), is_timed ? FormatBytes(result.unused_bytes) : "-"};
+  const auto append = [&cells](std::vector<std::string> more) { std::ranges::move(more, std::back_inserter(cells)); };
+  append(is_timed ? SpeedCells(run, result) : std::vector<std::string>(kSpeedCells, "-"));
+  append(result.quality ? QualityCells(*result.quality) : std::vector<std::string>(kQualityCells, "-"));
   return cells;
 }
 
@@ -98,6 +121,9 @@ std::string HtmlTable(const Cells& cells) {
   return html + "</table>\n";
 }
 
+// What is known of a recipe that no cache was run with; the rest is null.
+constexpr std::string_view kOfPerTensor[] = {"row", "bytes_per_token", "peak_bytes", "depths", "quality"};
+
 Json ToJson(const CompareRun& run, const CompareResult& result) {
   Json depths = Json::array();
   for (const DepthResult& depth : result.depths) {
@@ -107,25 +133,30 @@ Json ToJson(const CompareRun& run, const CompareResult& result) {
                       {"token_ms_p95", MillisecondsAt(depth, 0.95)},
                       {"tok_per_s", TokensPerSecond(depth)}});
   }
-  return {{"row", result.row.name},
-          {"is_cache_enabled", result.row.cache.is_enabled},
-          {"k_type", KvTypeName(result.row.cache.k_type)},
-          {"v_type", KvTypeName(result.row.cache.v_type)},
-          {"placement", result.row.cache.placement},
-          {"block_size", result.row.cache.block_size},
-          {"window_tokens", result.row.cache.window_tokens},
-          {"num_sinks", result.row.cache.num_sinks},
-          {"bytes_per_token", result.bytes_per_token},
-          {"peak_bytes", result.peak_bytes},
-          {"unused_bytes", result.unused_bytes},
-          {"depths", std::move(depths)},
-          {"tokens_computed", result.stats.tokens_computed},
-          {"query_key_products", result.stats.query_key_products},
-          {"theory_products", TheoryProducts(run, result)},
-          {"last_step_unmasked", LastStepOf(run, result)},
-          {"quality", result.quality ? cli::ToJson(*result.quality) : Json(nullptr)},
-          {"sequences_per_gib", result.row.cache.is_enabled ? Json(result.sequences_per_gib) : Json(nullptr)},
-          {"batch_tok_per_s", result.batch_tokens_per_s > 0 ? Json(result.batch_tokens_per_s) : Json(nullptr)}};
+  Json json = {{"row", result.row.name},
+               {"is_cache_enabled", result.row.cache.is_enabled},
+               {"k_type", KvTypeName(result.row.cache.k_type)},
+               {"v_type", KvTypeName(result.row.cache.v_type)},
+               {"placement", result.row.cache.placement},
+               {"block_size", result.row.cache.block_size},
+               {"window_tokens", result.row.cache.window_tokens},
+               {"num_sinks", result.row.cache.num_sinks},
+               {"bytes_per_token", result.bytes_per_token},
+               {"peak_bytes", result.peak_bytes},
+               {"unused_bytes", result.unused_bytes},
+               {"depths", std::move(depths)},
+               {"tokens_computed", result.stats.tokens_computed},
+               {"query_key_products", result.stats.query_key_products},
+               {"theory_products", TheoryProducts(run, result)},
+               {"last_step_unmasked", LastStepOf(run, result)},
+               {"quality", result.quality ? cli::ToJson(*result.quality) : Json(nullptr)},
+               {"sequences_per_gib", result.row.cache.is_enabled ? Json(result.sequences_per_gib) : Json(nullptr)},
+               {"batch_tok_per_s", result.batch_tokens_per_s > 0 ? Json(result.batch_tokens_per_s) : Json(nullptr)}};
+  if (!result.row.is_per_tensor_int8) return json;
+  for (auto& [key, value] : json.items()) {
+    if (std::ranges::find(kOfPerTensor, key) == std::end(kOfPerTensor)) value = nullptr;
+  }
+  return json;
 }
 
 }  // namespace
@@ -201,7 +232,7 @@ Cells BatchCells(const CompareRun& run) {
   Cells cells = {{"sequences of " + FormatCount(run.plan.batch_tokens) + " tokens", "per GiB",
                   "tok/s of " + std::to_string(run.plan.batch) + " together", "tok/s of each"}};
   for (const CompareResult& result : run.results) {
-    if (!IsMeasured(result) || !result.row.cache.is_enabled) continue;
+    if (!IsTimed(result) || !result.row.cache.is_enabled) continue;
     cells.push_back({result.row.name, FormatCount(result.sequences_per_gib), FormatRate(result.batch_tokens_per_s),
                      FormatRate(result.batch_tokens_per_s / std::max(run.plan.batch, 1u))});
   }
@@ -212,8 +243,11 @@ std::string CompareText(const CompareRun& run, TableFormat format) {
   switch (format) {
     case TableFormat::kJson: return Dump(CompareJson(run));
     case TableFormat::kCsv: return CsvTable(MainCells(run)) + "\r\n" + CsvTable(BatchCells(run));
-    case TableFormat::kMarkdown:
-      return Heading(run) + "\n\n" + MarkdownTable(MainCells(run)) + "\n" + MarkdownTable(BatchCells(run));
+    case TableFormat::kMarkdown: {
+      const std::string note = PerTensorNote(run);
+      return Heading(run) + "\n\n" + MarkdownTable(MainCells(run)) + "\n" + MarkdownTable(BatchCells(run)) +
+             (note.empty() ? "" : "\n" + note);
+    }
     case TableFormat::kTerminal: break;
   }
   return Heading(run) + "\n\n" + FormatTable(MainCells(run)) + "\n" + FormatTable(BatchCells(run)) + "\n" + Notes(run);
@@ -245,6 +279,7 @@ std::string CompareHtml(const CompareRun& run) {
       quality.push_back(
           {static_cast<double>(result.peak_bytes) / (1 << 20), result.quality->kld_mean.value, result.row.name});
     }
+    if (!IsTimed(result)) continue;
     PlotSeries& series = latency.emplace_back(PlotSeries{result.row.name, {}});
     for (const DepthResult& depth : result.depths) {
       series.points.push_back({static_cast<double>(depth.depth), MillisecondsAt(depth, 0.5), ""});

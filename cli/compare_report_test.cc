@@ -43,6 +43,55 @@ CompareRun SmallRun() {
   return run;
 }
 
+// With the recipe of one scale per tensor, which has quality and no times.
+CompareRun RunWithPerTensorRow() {
+  CompareRun run = SmallRun();
+  CompareResult result;
+  result.row.name = "int8 per tensor";
+  result.row.is_per_tensor_int8 = true;
+  result.bytes_per_token = 500;
+  result.peak_bytes = 51200;
+  QualityNumbers quality;
+  quality.kld_mean = {0.25, 0.5};
+  quality.same_top.value = 0.9;
+  quality.nll_difference = {0.125, 0.25};
+  result.quality = quality;
+  run.results.push_back(result);
+  return run;
+}
+
+TEST(CompareReportTest, OneScalePerTensorHasBytesAndQualityAndSaysWhyNoTimes) {
+  const CompareRun run = RunWithPerTensorRow();
+
+  EXPECT_THAT(MainCells(run)[3], ElementsAre("int8 per tensor", "500", "50.0 KiB", "-", "-", "-", "-", "-", "-", "-",
+                                             "-", "-", "0.25 +- 0.5", "90.00 %", "0.125 +- 0.25"));
+  EXPECT_THAT(BatchCells(run), SizeIs(2));
+  for (const TableFormat format : {TableFormat::kTerminal, TableFormat::kMarkdown}) {
+    EXPECT_THAT(CompareText(run, format), HasSubstr("no cache can be kept so"));
+    EXPECT_THAT(CompareText(SmallRun(), format), Not(HasSubstr("no cache can be kept so")));
+  }
+  EXPECT_THAT(CompareText(run, TableFormat::kCsv), HasSubstr("int8 per tensor,500,50.0 KiB,-,"));
+}
+
+TEST(CompareReportTest, OneScalePerTensorHasNullsInJsonAndAPointInOnePlot) {
+  const CompareRun run = RunWithPerTensorRow();
+
+  const auto row = CompareJson(run)["rows"][2];
+  const std::string html = CompareHtml(run);
+
+  EXPECT_EQ(row["row"], "int8 per tensor");
+  EXPECT_EQ(row["bytes_per_token"], 500);
+  EXPECT_EQ(row["peak_bytes"], 51200);
+  EXPECT_EQ(row["quality"]["kld_mean"]["value"], 0.25);
+  for (const char* key : {"k_type", "placement", "unused_bytes", "tokens_computed", "sequences_per_gib"}) {
+    EXPECT_TRUE(row[key].is_null()) << key;
+  }
+  EXPECT_THAT(row["depths"], SizeIs(0));
+  const size_t latency = html.find("Latency against length");
+  EXPECT_LT(html.find(">int8 per tensor<"), latency);
+  EXPECT_EQ(html.find("int8 per tensor", latency), html.find("int8 per tensor</td>", latency));
+}
+
 TEST(CompareReportTest, RowsThatWereMeasuredStandInTheTable) {
   const Cells cells = MainCells(SmallRun());
 

@@ -6,15 +6,20 @@
 
 namespace kvern::cli {
 
-Result<std::vector<ScoreWindow>> ChunkedWindows(size_t num_tokens, size_t size) {
+Result<std::vector<ScoreWindow>> ChunkedWindows(size_t num_tokens, size_t size, size_t score_from) {
   if (size < 4) return Status::InvalidArgument("chunks of " + std::to_string(size) + " tokens; at least 4 are needed");
   if (num_tokens < size) {
     return Status::InvalidArgument("the text has " + std::to_string(num_tokens) + " tokens, less than one chunk of " +
                                    std::to_string(size) + "; give a longer text, a smaller --ctx-size or --stride");
   }
+  if (score_from >= size) {
+    return Status::InvalidArgument("--score-from is " + std::to_string(score_from) + ", expected less than the " +
+                                   std::to_string(size) + " tokens of --ctx-size");
+  }
+  const size_t first_scored = score_from != 0 ? score_from : size / 2 + 1;
   std::vector<ScoreWindow> windows;
   for (size_t begin = 0; begin + size <= num_tokens; begin += size) {
-    windows.push_back({begin, begin + size, begin + size / 2 + 1});
+    windows.push_back({begin, begin + size, begin + first_scored});
   }
   return windows;
 }

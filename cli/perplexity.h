@@ -16,9 +16,10 @@ struct ScoreWindow {
   size_t first_scored = 0;
 };
 
-// As llama-perplexity does it: consecutive windows of `size` tokens, the rest of the text is left out, and of each
-// window the tokens after position size / 2 are scored. kInvalidArgument where not one window fits.
-Result<std::vector<ScoreWindow>> ChunkedWindows(size_t num_tokens, size_t size);
+// Consecutive windows of `size` tokens; the rest of the text is left out. Of each window the tokens from `score_from`
+// on are scored; 0: those after position size / 2, as llama-perplexity does it. kInvalidArgument where not one window
+// fits, or score_from is none of its tokens.
+Result<std::vector<ScoreWindow>> ChunkedWindows(size_t num_tokens, size_t size, size_t score_from = 0);
 
 // Windows of at most `size` tokens that begin every `stride` tokens; each token but the first is scored once, in the
 // first window that holds it. stride must be in [1, size).

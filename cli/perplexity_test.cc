@@ -16,6 +16,15 @@ TEST(ChunkedWindowsTest, ScoreTheSecondHalfOfEachWholeChunk) {
   EXPECT_EQ(windows[1].end - windows[1].first_scored, 255u);  // As llama-perplexity: n - 1 - n / 2 per chunk.
 }
 
+TEST(ChunkedWindowsTest, ScoreFromTheGivenTokenOfEachChunk) {
+  const auto windows = *ChunkedWindows(1100, 512, /*score_from=*/100);
+
+  ASSERT_EQ(windows.size(), 2u);
+  EXPECT_EQ(windows[0].first_scored, 100u);
+  EXPECT_EQ(windows[1].first_scored, 612u);
+  EXPECT_FALSE(ChunkedWindows(1100, 512, 512).ok());
+}
+
 TEST(ChunkedWindowsTest, RefuseATextShorterThanOneChunk) {
   EXPECT_FALSE(ChunkedWindows(511, 512).ok());
   EXPECT_FALSE(ChunkedWindows(10, 3).ok());

@@ -47,7 +47,8 @@ struct QualityBucket {
 };
 
 struct QualityReport {
-  CacheOptions cache;  // The candidate.
+  CacheOptions cache;               // The candidate; where is_per_tensor_int8, that of the reference.
+  bool is_per_tensor_int8 = false;  // QualityRequest::has_per_tensor_int8.
   QualityNumbers all;
   std::vector<QualityBucket> buckets;  // Ascending; those without tokens are left out.
 };
@@ -55,6 +56,10 @@ struct QualityReport {
 struct QualityRequest {
   EngineOptions engine;  // Its cache options do not count.
   std::vector<CacheOptions> candidates;
+  // Measures one more candidate, whose report comes last: 8 bits with one scale and one zero point for all keys of a
+  // layer in the scored text, and one for its values. No cache can keep this up while a text grows, so it is no KvType;
+  // it shows what finer scales are worth. The ranges of keys and values take a pass of their own.
+  bool has_per_tensor_int8 = false;
   std::vector<TokenId> tokens;
   uint64_t num_scored = 0;          // Tokens to score, from the beginning; 0: all that `tokens` has.
   uint32_t sequence_tokens = 4096;  // `tokens` is cut into sequences of this many rows; at most the context.
@@ -63,10 +68,10 @@ struct QualityRequest {
 // Called after each step; false ends the measurement: reports are then about the tokens done so far.
 using QualityProgress = std::function<bool(uint64_t tokens_done, uint64_t tokens_total)>;
 
-// One report per candidate. With int8 activations every small change flips roundings of activations, which adds a
-// divergence of its own that no codec can be blamed for; ActivationMode::kF32 shows the codec alone. Loads the model
-// once. kInvalidArgument for a text that is too short or a candidate that the model cannot have; kCorruption where the
-// reference itself is not finite; kCancelled where `progress` ends it before the first token; otherwise as
+// One report per candidate, in their order. With int8 activations every small change flips roundings of activations,
+// which adds a divergence of its own that no codec can be blamed for; ActivationMode::kF32 shows the codec alone. Loads
+// the model once. kInvalidArgument for a text that is too short or a candidate that the model cannot have; kCorruption
+// where the reference itself is not finite; kCancelled where `progress` ends it before the first token; otherwise as
 // Engine::Open.
 Result<std::vector<QualityReport>> MeasureQuality(const QualityRequest& request, const QualityProgress& progress = {});
 

@@ -46,7 +46,7 @@ class TokenStream {
   TokenStream& operator=(TokenStream&&) noexcept;
   ~TokenStream();
 
-  // The next event; waits for it. nullopt at the end, after which status(), finish_reason() and stats() are final.
+  // The next event; waits for it. nullopt at the end, after which status() and finish_reason() are final.
   std::optional<TokenEvent> Next();
   // The next event where one is there already; does not wait.
   std::optional<TokenEvent> Poll();
@@ -63,6 +63,8 @@ class TokenStream {
 
   Status status() const;
   FinishReason finish_reason() const;
+  // As they were when the event that Next returned last was made, however far the engine has come since; final, and
+  // with the bytes held, after the end. Zeros before the first event.
   RequestStats stats() const;
 
  private:

@@ -146,6 +146,24 @@ TEST(EngineEndTest, CancelStopsAtTheNextStepAndKeepsTheTextSoFar) {
   EXPECT_EQ(fake.engine->Stats().cache.free_blocks, 16u);
 }
 
+TEST(EngineEndTest, CountersAreThoseOfTheTokenThatWasReadHoweverFarTheEngineIs) {
+  const FakeEngine fake = MakeFakeEngine(FakeEngineOptions());
+  TokenStream stream = fake.engine->Submit({.prompt = Prompt(10), .max_tokens = 5}).value();
+  Ask(*fake.engine, {.prompt = Prompt(10), .max_tokens = 20});  // Ends long after it.
+
+  EXPECT_EQ(stream.stats().tokens_computed, 0u);
+  for (uint64_t i = 0; i < 5; ++i) {
+    ASSERT_TRUE(stream.Next().has_value());
+    EXPECT_EQ(stream.stats().generated_tokens, i + 1);
+    EXPECT_EQ(stream.stats().tokens_computed, 10 + i);
+    EXPECT_EQ(stream.stats().query_key_products, kProductsPerPair * (10 + i) * (11 + i) / 2);
+    EXPECT_EQ(stream.stats().kv_bytes, 0u);
+  }
+  EXPECT_FALSE(stream.Next().has_value());
+  EXPECT_EQ(stream.stats().tokens_computed, 14u);
+  EXPECT_EQ(stream.stats().kv_bytes, kFakeBlockBytes);
+}
+
 TEST(EngineEndTest, AWaitingRequestCanBeCancelled) {
   EngineOptions options = FakeEngineOptions();
   options.max_sequences = 1;

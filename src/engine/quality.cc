@@ -10,6 +10,7 @@
 #include "engine/batch_builder.h"
 #include "engine/cache_plan.h"
 #include "engine/key_centres.h"
+#include "engine/per_tensor_int8.h"
 #include "engine/quality_lock_step.h"
 #include "engine/quality_statistics.h"
 #include "kvern/engine.h"
@@ -40,7 +41,7 @@ Status LockStep::Reserve() {
   return Status::Ok();
 }
 
-Status LockStep::AddSide(EngineOptions options, const CacheOptions& cache, uint32_t max_tokens) {
+Status LockStep::AddSide(EngineOptions options, const CacheOptions& cache, uint32_t max_tokens, KvEditor editor) {
   options.cache = cache;
   options.cache.is_enabled = true;
   options.cache.budget_bytes = 0;  // What one sequence needs.
@@ -51,7 +52,23 @@ Status LockStep::AddSide(EngineOptions options, const CacheOptions& cache, uint3
   KVERN_RETURN_IF_ERROR(CentreKeys(*side.cache, model_, tokenizer_));
   side.sequence = std::make_unique<SequenceCache>(*side.cache, max_tokens);
   side.batch = std::make_unique<BatchBuilder>(*side.cache);
+  side.editor = std::move(editor);
   sides_.push_back(std::move(side));
+  return Status::Ok();
+}
+
+Status LockStep::Observe(std::span<const TokenId> tokens, const RowsObserver& on_rows,
+                         const std::function<bool()>& goes_on) {
+  const uint64_t num_rows = tokens.size() - 1;
+  for (uint64_t begin = 0; begin < num_rows; begin += rows_per_step_) {
+    if (!goes_on()) return Status::Cancelled("the measurement was cancelled");
+    const uint64_t count = std::min<uint64_t>(rows_per_step_, num_rows - begin);
+    const AttentionObserver observer = [&](const AttentionRows& rows) {
+      if (rows.is_rotated) on_rows(rows, count);
+    };
+    KVERN_RETURN_IF_ERROR(Forward(sides_.front(), tokens.subspan(begin, count), {}, &observer));
+  }
+  sides_.front().sequence->Release();
   return Status::Ok();
 }
 
@@ -60,9 +77,9 @@ Result<bool> LockStep::RunSequence(std::span<const TokenId> tokens, const std::f
   for (uint64_t begin = 0; begin < num_rows; begin += rows_per_step_) {
     const uint64_t count = std::min<uint64_t>(rows_per_step_, num_rows - begin);
     const std::span<const TokenId> targets = tokens.subspan(begin + 1, count);
-    KVERN_RETURN_IF_ERROR(Forward(sides_.front(), tokens.subspan(begin, count), reference_logits_));
+    KVERN_RETURN_IF_ERROR(Forward(sides_.front(), tokens.subspan(begin, count), Rows(reference_logits_, count)));
     for (Side& side : std::span(sides_).subspan(1)) {
-      KVERN_RETURN_IF_ERROR(Forward(side, tokens.subspan(begin, count), candidate_logits_));
+      KVERN_RETURN_IF_ERROR(Forward(side, tokens.subspan(begin, count), Rows(candidate_logits_, count)));
       Compare(side, static_cast<uint32_t>(begin), targets);
     }
     KVERN_RETURN_IF_ERROR(CheckReference(begin, count));
@@ -72,11 +89,14 @@ Result<bool> LockStep::RunSequence(std::span<const TokenId> tokens, const std::f
   return true;
 }
 
-Status LockStep::Forward(Side& side, std::span<const TokenId> tokens, AlignedBuffer& logits) {
+Status LockStep::Forward(Side& side, std::span<const TokenId> tokens, std::span<float> logits,
+                         const AttentionObserver* observer) {
   side.batch->Clear();
-  side.batch->Add(*side.sequence, tokens, tokens.size());
-  const std::span<float> rows(logits.as<float>(), tokens.size() * vocab_size_);
-  KVERN_RETURN_IF_ERROR(model_.Forward(side.batch->Build(), rows).status());
+  side.batch->Add(*side.sequence, tokens, logits.size() / vocab_size_);
+  ForwardBatch batch = side.batch->Build();
+  batch.attention_observer = observer;
+  if (side.editor) batch.kv_editor = &side.editor;
+  KVERN_RETURN_IF_ERROR(model_.Forward(batch, logits).status());
   side.sequence->Commit(tokens.size());
   return Status::Ok();
 }
@@ -140,8 +160,22 @@ std::vector<std::span<const TokenId>> CutText(std::span<const TokenId> tokens, u
   return sequences;
 }
 
+// What 8 bits with the ranges of the whole text make of rows.
+Result<KvEditor> PerTensorEditor(LockStep& steps, const ModelConfig& config,
+                                 const std::vector<std::span<const TokenId>>& sequences,
+                                 const std::function<bool()>& goes_on) {
+  PerTensorInt8 tensors(config);
+  const auto add = [&](const AttentionRows& rows, uint64_t num_rows) { tensors.Add(rows, num_rows); };
+  for (const std::span<const TokenId> sequence : sequences) {
+    KVERN_RETURN_IF_ERROR(steps.Observe(sequence, add, goes_on));
+  }
+  return tensors.Editor();
+}
+
 Status CheckRequest(const QualityRequest& request, const ModelConfig& config) {
-  if (request.candidates.empty()) return Status::InvalidArgument("candidates is empty: there is nothing to compare");
+  if (request.candidates.empty() && !request.has_per_tensor_int8) {
+    return Status::InvalidArgument("candidates is empty: there is nothing to compare");
+  }
   if (request.tokens.size() < 2 || request.num_scored >= request.tokens.size()) {
     return Status::InvalidArgument("the text has " + std::to_string(request.tokens.size()) + " tokens, expected " +
                                    std::to_string(std::max<uint64_t>(request.num_scored + 1, 2)) + " or more");
@@ -175,12 +209,19 @@ Result<std::vector<QualityReport>> MeasureQuality(LoadedModel& loaded, const Qua
     KVERN_RETURN_IF_ERROR(steps.AddSide(request.engine, candidate, max_rows));
   }
 
+  const std::vector<std::span<const TokenId>> sequences = CutText(request.tokens, num_scored, request.sequence_tokens);
+  if (request.has_per_tensor_int8) {
+    const auto goes_on = [&] { return !progress || progress(0, num_scored); };
+    KVERN_ASSIGN_OR_RETURN(KvEditor editor, PerTensorEditor(steps, config, sequences, goes_on));
+    KVERN_RETURN_IF_ERROR(steps.AddSide(request.engine, reference, max_rows, std::move(editor)));
+  }
+
   uint64_t done = 0;
   const auto on_step = [&](uint64_t count) {
     done += count;
     return !progress || progress(done, num_scored);
   };
-  for (const std::span<const TokenId> sequence : CutText(request.tokens, num_scored, request.sequence_tokens)) {
+  for (const std::span<const TokenId> sequence : sequences) {
     KVERN_ASSIGN_OR_RETURN(const bool goes_on, steps.RunSequence(sequence, on_step));
     if (!goes_on) break;
   }
@@ -188,6 +229,11 @@ Result<std::vector<QualityReport>> MeasureQuality(LoadedModel& loaded, const Qua
   for (size_t i = 0; i < request.candidates.size(); ++i) {
     reports.push_back(steps.ReportOf(i));
     reports.back().cache = request.candidates[i];
+  }
+  if (request.has_per_tensor_int8) {
+    reports.push_back(steps.ReportOf(request.candidates.size()));
+    reports.back().cache = reference;
+    reports.back().is_per_tensor_int8 = true;
   }
   return reports;
 }

@@ -25,23 +25,33 @@ void TokenStream::State::SetDivergence(std::optional<PromptDivergence> found) {
 void TokenStream::State::Emit(TokenEvent event, const RequestStats& stats_so_far) {
   {
     const std::lock_guard lock(mutex);
-    stats = stats_so_far;
-    events.push_back(std::move(event));
+    events.push_back({std::move(event), stats_so_far});
     if (wake) wake();
   }
   changed.notify_all();
 }
 
-void TokenStream::State::Finish(FinishReason finish_reason, Status finish_status, const RequestStats& final_stats) {
+void TokenStream::State::Finish(FinishReason finish_reason, Status finish_status, const RequestStats& stats_at_end) {
   {
     const std::lock_guard lock(mutex);
     is_finished = true;
     reason = finish_reason;
     status = std::move(finish_status);
-    stats = final_stats;
+    final_stats = stats_at_end;
     if (wake) wake();
   }
   changed.notify_all();
+}
+
+std::optional<TokenEvent> TokenStream::State::Take() {
+  if (events.empty()) {
+    if (is_finished) read_stats = final_stats;
+    return std::nullopt;
+  }
+  Made made = std::move(events.front());
+  events.pop_front();
+  read_stats = made.stats;
+  return std::move(made.event);
 }
 
 TokenStream::TokenStream(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -66,19 +76,13 @@ std::optional<TokenEvent> TokenStream::Next() {
   if (state_ == nullptr) return std::nullopt;
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [this] { return !state_->events.empty() || state_->is_finished; });
-  if (state_->events.empty()) return std::nullopt;
-  TokenEvent event = std::move(state_->events.front());
-  state_->events.pop_front();
-  return event;
+  return state_->Take();
 }
 
 std::optional<TokenEvent> TokenStream::Poll() {
   if (state_ == nullptr) return std::nullopt;
   const std::lock_guard lock(state_->mutex);
-  if (state_->events.empty()) return std::nullopt;
-  TokenEvent event = std::move(state_->events.front());
-  state_->events.pop_front();
-  return event;
+  return state_->Take();
 }
 
 std::optional<PromptDivergence> TokenStream::divergence() const {
@@ -119,7 +123,7 @@ FinishReason TokenStream::finish_reason() const {
 RequestStats TokenStream::stats() const {
   if (state_ == nullptr) return {};
   const std::lock_guard lock(state_->mutex);
-  return state_->stats;
+  return state_->read_stats;
 }
 
 }  // namespace kvern

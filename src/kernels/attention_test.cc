@@ -258,6 +258,28 @@ TEST_P(AttentionTest, IsWithin1e5OfDoublePrecision) {
   }
 }
 
+// Codes of keys round scores by little. What is lost or won between the rotation of keys and that of queries would
+// change them as a whole, by a factor that only some head sizes have.
+TEST_P(AttentionTest, RotatedKeysAreScoredAsTheKeysThatTheyWere) {
+  constexpr std::pair<KvType, double> kLimits[] = {{KvType::kI8, 5e-4}, {KvType::kI4, 0.05}, {KvType::kI4Head, 0.05}};
+  for (const auto& [type, limit] : kLimits) {
+    for (const uint32_t dim : {32u, 64u, 128u, 256u}) {
+      const Shape shape{1, 2, dim, 32, type, KvType::kF32};
+      const std::vector<Sequence> sequences = {MakeSequence(shape, 300, 310, dim)};
+
+      const Outcome outcome = RunAttention(kernels(), shape, sequences);
+
+      const std::vector<double> expected = ReferenceInDouble(shape, sequences[0]);
+      double error = 0, size = 0;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        error += std::pow(outcome.out[0][i] - expected[i], 2);
+        size += std::pow(expected[i], 2);
+      }
+      EXPECT_LE(error / size, limit) << "type " << int(type) << ", head_dim " << dim;
+    }
+  }
+}
+
 TEST_P(AttentionTest, EqualsGenericForAllHeadSizesAndGroups) {
   uint32_t group_size = 0;
   for (const uint32_t dim : {16u, 32u, 64u, 80u, 96u, 128u, 192u, 256u, 64u, 128u}) {

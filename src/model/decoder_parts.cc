@@ -219,6 +219,7 @@ void DecoderParts::StoreKv(const ForwardBatch& batch, uint32_t layer, Worker& wo
   const AttentionSpan& span = batch.spans[place.group];
   Group& group = groups_[place.group];
   const uint32_t rope_dim = 2 * group.angles.num_pairs();
+  const size_t kv_width = size_t{config_.num_kv_heads} * config_.head_dim;
   ForEachRow(batch, worker.Part(num_rows_), [&](const SequenceRows& sequence, uint64_t row, uint32_t position) {
     const float* const cos = group.cos.row(row);
     const float* const sin = group.sin.row(row);
@@ -230,6 +231,7 @@ void DecoderParts::StoreKv(const ForwardBatch& batch, uint32_t layer, Worker& wo
     }
     kernels_.rope_pairs(q_.row(row), config_.num_heads, config_.head_dim, rope_dim, cos, sin);
     kernels_.rope_pairs(k_.row(row), config_.num_kv_heads, config_.head_dim, rope_dim, cos, sin);
+    if (batch.kv_editor != nullptr) (*batch.kv_editor)(layer, {k_.row(row), kv_width}, {v_.row(row), kv_width});
     lost_[worker.index()] +=
         kernels_.store_kv(kv, place.index, sequence.block_tables[place.group][position / kv.block_size],
                           position % kv.block_size, k_.row(row), v_.row(row));

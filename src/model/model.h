@@ -37,6 +37,10 @@ struct AttentionRows {
 // Sees each layer twice, before RoPE and after it. Called by one worker while the others wait or only read the rows.
 using AttentionObserver = std::function<void(const AttentionRows& rows)>;
 
+// May change the keys (rotated) and values of a row in one layer before they are stored: k and v, each of num_kv_heads
+// * head_dim values. Called by several workers at once, each with rows of its own.
+using KvEditor = std::function<void(uint32_t layer, std::span<float> k, std::span<float> v)>;
+
 // One step's rows. The K and V of every row are written to its slot (block position / block_size of its sequence's
 // table, slot position % block_size) before attention reads them; those of all earlier positions must be there already.
 struct ForwardBatch {
@@ -49,6 +53,7 @@ struct ForwardBatch {
   std::span<const SharedPrefix> shared_prefixes = {};
   const HiddenObserver* observer = nullptr;  // For tests and diagnostics, as is the next.
   const AttentionObserver* attention_observer = nullptr;
+  const KvEditor* kv_editor = nullptr;  // For measuring what a way to store them would cost.
 };
 
 // What a step really did, counted where it is done.

@@ -105,6 +105,41 @@ TEST_F(TinyAnalysisTest, EveryCandidateIsMeasuredAsIfAlone) {
   EXPECT_NE(together->front().all.kld_mean.value, together->back().all.kld_mean.value);
 }
 
+TEST_F(TinyAnalysisTest, OneScaleForAWholeTensorIsWorseThanOneForEachHeadOfARow) {
+  QualityRequest request = Request(200, KvType::kI8);
+  request.engine.activations = ActivationMode::kF32;  // Nothing but what K and V lose.
+  const auto alone = MeasureQuality(request);
+  request.has_per_tensor_int8 = true;
+
+  const auto both = MeasureQuality(request);
+
+  ASSERT_TRUE(alone.ok() && both.ok());
+  ASSERT_THAT(*both, SizeIs(2));
+  EXPECT_FALSE(both->front().is_per_tensor_int8);
+  EXPECT_TRUE(both->back().is_per_tensor_int8);
+  ExpectEqual(both->front().all, alone->front().all);
+  EXPECT_GT(both->front().all.kld_mean.value, 0);
+  EXPECT_GT(both->back().all.kld_mean.value, 1.5 * both->front().all.kld_mean.value);
+}
+
+TEST_F(TinyAnalysisTest, TheRangesOfATensorAreThoseOfTheWholeText) {
+  QualityRequest request = Request(200, KvType::kI8);
+  request.candidates.clear();
+  request.has_per_tensor_int8 = true;
+  request.sequence_tokens = 20;
+  request.num_scored = 20;
+  const auto short_text = MeasureQuality(request);
+  request.num_scored = 199;
+
+  const auto long_text = MeasureQuality(request, [](uint64_t done, uint64_t) { return done < 20; });
+
+  ASSERT_TRUE(short_text.ok() && long_text.ok());
+  EXPECT_EQ(short_text->front().all.num_tokens, 20u);
+  EXPECT_EQ(long_text->front().all.num_tokens, 20u);
+  EXPECT_EQ(long_text->front().all.reference_nll.value, short_text->front().all.reference_nll.value);
+  EXPECT_NE(long_text->front().all.kld_mean.value, short_text->front().all.kld_mean.value);
+}
+
 TEST_F(TinyAnalysisTest, BucketsCoverAllTokensAndEndWithTheSequence) {
   const auto reports = MeasureQuality(Request(250, KvType::kF16));
 

@@ -97,6 +97,8 @@ class HelpAndUsage(CliTest):
         self.expect_error(kvern("quality", "-m", "x", "f17"), 2, "f17", "f16")
         self.expect_error(kvern("quality", "-m", "x", "--tokens", "0"), 2, "--tokens")
         self.expect_error(kvern("diagnose", "-m", "x", "--tokens", "1"), 2, "--tokens")
+        self.expect_error(kvern("ppl", "-m", "x", "-f", "y", "--recompute-every", "64"), 2, "--window")
+        self.expect_error(kvern("ppl", "-m", "x", "-f", "y", "--stride", "4", "--score-from", "4"), 2, "--score-from")
         self.expect_error(kvern("compare", "-m", "x", "--only", "f17"), 2, "f17", "no cache")
         self.expect_error(kvern("compare", "-m", "x", "--format", "xml"), 2, "xml", "markdown")
 
@@ -396,6 +398,23 @@ class Measure(CliTest):
         report = json.loads(result.stdout)
         self.assertEqual((report["windows"], report["scored"]), (2, 2 * 15))
 
+    def test_perplexity_shows_a_window_beside_recomputing_it(self):
+        ids = json.dumps((PROMPT_IDS * 40)[:160]).encode()
+        options = ["--ids", "-", "--window", 64, "--sinks", 4, "--recompute-every", 16, "--ctx-size"]
+        result = kvern("ppl", "-m", MODEL, *options, 160, "--score-from", 100, "--json", stdin=ids)
+        self.expect(result, 0)
+        report = json.loads(result.stdout)
+        self.assertEqual(report["scored"], 60)
+        recompute = report["recompute"]
+        self.assertEqual((recompute["tokens"], recompute["window"], recompute["sinks"]), (4, 64, 4))
+        self.assertEqual([way["sinks"] for way in recompute["recomputed"]], [0, 4])
+        for way in recompute["recomputed"]:
+            self.assertAlmostEqual(recompute["cached_nll"] - way["nll"], way["cached_less_this"], 4)
+        text = kvern("ppl", "-m", MODEL, *options, 160, stdin=ids)
+        self.expect(text, 0)
+        self.assertRegex(text.stdout.decode(), r"recomputed window \+ 4 sinks +-?[0-9.]+ \+- ")
+        self.expect_error(kvern("ppl", "-m", MODEL, *options, 64, stdin=ids), 1, "--ctx-size is 64")
+
     def test_a_text_too_short_for_a_chunk_is_refused(self):
         self.expect_error(kvern("ppl", "-m", MODEL, "-f", "-", stdin=b"short"), 1, "512")
 
@@ -526,19 +545,22 @@ class Analyse(CliTest):
     def test_compare_prints_its_rows_in_every_format(self):
         page = self.directory / "compare.html"
         options = ["--length", 128, "--quality-tokens", 100, "--batch", 2, "--batch-tokens", 64, "--only", "no cache",
-                   "--only", "f16", "--only", "paged 16"]
+                   "--only", "f16", "--only", "paged 16", "--only", "int8", "--only", "int8 per tensor"]
         result = self.command("compare", *options, "--format", "json", "--html", page)
         self.expect(result, 0)
         rows = json.loads(result.stdout)["rows"]
-        self.assertEqual([row["row"] for row in rows], ["no cache", "f16", "paged 16"])
+        self.assertEqual([row["row"] for row in rows], ["no cache", "f16", "int8", "int8 per tensor", "paged 16"])
         self.assertEqual(rows[0]["query_key_products"], rows[0]["theory_products"])
         self.assertEqual(rows[1]["query_key_products"], rows[1]["theory_products"])
-        computed = rows[1]["tokens_computed"]
-        self.assertGreaterEqual(computed, 128 + 40)
+        computed = 128 + 40
+        for row in (rows[1], rows[2], rows[4]):
+            self.assertEqual(row["tokens_computed"], computed)
         self.assertEqual(rows[1]["last_step_unmasked"], 30 * 9 * (2 * computed - 1))
         self.assertEqual(rows[0]["last_step_unmasked"], 30 * 9 * (128 + 3) ** 2)
         self.assertEqual(rows[1]["bytes_per_token"], 23040)
-        self.assertEqual(rows[1]["quality"]["kld_mean"], rows[2]["quality"]["kld_mean"])
+        self.assertEqual(rows[1]["quality"]["kld_mean"], rows[4]["quality"]["kld_mean"])
+        self.assertGreater(rows[3]["quality"]["kld_mean"]["value"], 5 * rows[2]["quality"]["kld_mean"]["value"])
+        self.assertEqual((rows[3]["bytes_per_token"], rows[3]["depths"], rows[3]["tokens_computed"]), (11520, [], None))
         self.assertGreater(rows[1]["batch_tok_per_s"], 0)
         self.assertIn("Latency against length", page.read_text())
 

@@ -62,8 +62,11 @@ std::vector<Row> ExpectedRows(const EngineSetup& setup, const std::vector<TokenI
   std::vector<PositionRange> pinned;
   if (setup.window.num_sinks > 0) pinned.push_back({0, setup.window.num_sinks});
   for (const TokenRange& range : setup.window.global_tokens) pinned.push_back({range.begin, range.end});
-  const ForwardPlan plan = {
-      .block_size = 16, .chunk = 1, .kv_type = setup.kv_type, .span = {setup.window.tokens, pinned}};
+  const ForwardPlan plan = {.block_size = 16,
+                            .chunk = 1,
+                            .kv_type = setup.kv_type,
+                            .has_key_centres = false,
+                            .span = {setup.window.tokens, pinned}};
   const ForwardOutcome outcome = RunForward(*tiny.model, generic, {tokens}, plan);
   std::vector<Row> rows;
   const size_t vocab_size = setup.spec.vocab_size;

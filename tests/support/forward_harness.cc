@@ -54,7 +54,7 @@ class GroupBlocks {
       for (uint64_t b = layout->BlocksFor(sequences[s].size()); b > 0; --b) tables_[s].push_back(order[dealt++]);
     }
     view_ = layout->View(memory_.data());
-    if (CentresKeys(plan.kv_type) && span_.pinned.empty()) {
+    if (plan.has_key_centres && CentresKeys(plan.kv_type) && span_.pinned.empty()) {
       key_centres_.resize(size_t{group.num_layers} * config.num_kv_heads * config.head_dim);
       for (size_t i = 0; i < key_centres_.size(); ++i) {
         key_centres_[i] = static_cast<float>(static_cast<int>(i * 37 % 64) - 32) / 64;

@@ -64,7 +64,7 @@ KVERN_INLINE uint32_t GroupDimsOf(KvType type, uint32_t dim) { return dim / NumK
 template <class Codec>
 void PrepareIntegerQuery(float* q, uint32_t dim) {
   constexpr float kTop = Codec::kQuery == KvFactor::kQuery8 ? 127 : 16256;
-  if (RotatesKeys(Codec::kType, dim)) RotateRow(q, dim);
+  if (RotatesKeys(Codec::kType, dim)) RotateRowBack(q, dim);
   const int32_t largest = LargestMagnitudeBits(q, dim);
   const float m = std::bit_cast<float>(largest);
   const bool is_finite = largest < kInfinityBits, is_zero = is_finite && m < kSmallestMagnitude;

@@ -72,7 +72,8 @@ KVERN_NOINLINE void HadamardRow(float* x, uint32_t n, uint32_t shift) {
   const F32x16 factor = Set1(1.0f / static_cast<float>(1u << shift));
   for (uint32_t i = 0; i < n; i += 16) Store(x + i, Mul(Load(x + i), factor));
 }
-// A rotation and one back multiply with n in all: the first has the smaller half of its power of two.
+// A rotation and one back multiply with n in all: the first has the smaller half of its power of two. Rows are stored
+// by the first; queries meet rotated keys by the second, so that products are those of the rows.
 inline void RotateRow(float* x, uint32_t n) { HadamardRow(x, n, static_cast<uint32_t>(std::countr_zero(n)) / 2); }
 inline void RotateRowBack(float* x, uint32_t n) {
   const auto log2 = static_cast<uint32_t>(std::countr_zero(n));
