@@ -23,6 +23,7 @@ std::unique_ptr<Command> MakeTokenizeCommand(CLI::App& app);
 std::unique_ptr<Command> MakeInspectCommand(CLI::App& app);
 std::unique_ptr<Command> MakePplCommand(CLI::App& app);
 std::unique_ptr<Command> MakeBenchCommand(CLI::App& app);
+std::unique_ptr<Command> MakeBenchServeCommand(CLI::App& app);  // Of bench.
 std::unique_ptr<Command> MakeDemoCommand(CLI::App& app);
 std::unique_ptr<Command> MakeQualityCommand(CLI::App& app);
 std::unique_ptr<Command> MakeDiagnoseCommand(CLI::App& app);

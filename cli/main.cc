@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -56,9 +57,12 @@ int Main(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return FinishOut(app.exit(help));
   } catch (const CLI::ParseError& error) {
-    const auto parsed = app.get_subcommands();
-    if (!parsed.empty()) {
-      std::fprintf(stderr, "kvern: %s\nSee kvern %s --help.\n", error.what(), parsed.front()->get_name().c_str());
+    std::string name;  // Of the command, and of the one below it: "bench serve".
+    for (auto parsed = app.get_subcommands(); !parsed.empty(); parsed = parsed.front()->get_subcommands()) {
+      name += parsed.front()->get_name() + " ";
+    }
+    if (!name.empty()) {
+      std::fprintf(stderr, "kvern: %s\nSee kvern %s--help.\n", error.what(), name.c_str());
     } else if (argc < 2) {
       std::fprintf(stderr, "%s", app.help().c_str());
     } else {
