@@ -183,7 +183,8 @@ net::awaitable<Status> Call::Converse() {
   }
   sink_->OnHead(head);
 
-  parser.eager(true);
+  // An eager parser would wait for the size of the next chunk before it gives this one out.
+  parser.eager(false);
   while (!parser.is_done()) {
     SetDeadline(context_.options.silence_timeout);
     co_await http::async_read_some(connection.socket, connection.buffer, parser,
