@@ -19,10 +19,12 @@ class Command {
 // Each adds its options, examples and positional arguments to `app`, which must outlive the command.
 std::unique_ptr<Command> MakeRunCommand(CLI::App& app);
 std::unique_ptr<Command> MakeServeCommand(CLI::App& app);
+std::unique_ptr<Command> MakeCacheCommand(CLI::App& app);
 std::unique_ptr<Command> MakeTokenizeCommand(CLI::App& app);
 std::unique_ptr<Command> MakeInspectCommand(CLI::App& app);
 std::unique_ptr<Command> MakePplCommand(CLI::App& app);
 std::unique_ptr<Command> MakeBenchCommand(CLI::App& app);
+std::unique_ptr<Command> MakeBenchServeCommand(CLI::App& app);  // Of bench.
 std::unique_ptr<Command> MakeDemoCommand(CLI::App& app);
 std::unique_ptr<Command> MakeQualityCommand(CLI::App& app);
 std::unique_ptr<Command> MakeDiagnoseCommand(CLI::App& app);

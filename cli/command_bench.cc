@@ -31,7 +31,9 @@ constexpr char kExamples[] =
 
 class BenchCommand : public Command {
  public:
-  explicit BenchCommand(CLI::App& app) {
+  explicit BenchCommand(CLI::App& app)
+      : serve_app_(app.add_subcommand("serve", "Load on a server: time to first token, between tokens, tokens/s")),
+        serve_(MakeBenchServeCommand(*serve_app_)) {
     const auto add_list = [&app](const char* name, std::string& value, const char* help) {
       app.add_option(name, value, help)->capture_default_str()->type_name("LIST");
     };
@@ -61,9 +63,12 @@ class BenchCommand : public Command {
   }
 
   int Run() override {
+    if (serve_app_->parsed()) return serve_->Run();
     if (const Status status = ReadLists(); !status.ok()) return FailUsage(status);
     Result<EngineOptions> options = engine_.ToOptions();
     if (!options.ok()) return FailUsage(options.status());
+    options->cache.reuses_prefixes = false;  // Each repetition computes all of its row.
+    options->step_budget_ms = 0;
     const Result<ModelInfo> info = InspectModel(options->model_path);
     if (!info.ok()) return Fail(info.status());
     std::vector<BenchRow> rows = plan_.Rows();
@@ -98,6 +103,8 @@ class BenchCommand : public Command {
     return plan_.Validate();
   }
 
+  CLI::App* const serve_app_;
+  const std::unique_ptr<Command> serve_;
   EngineFlags engine_;
   BenchPlan plan_;
   std::string prefill_ = "128,512,2048";

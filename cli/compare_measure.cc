@@ -126,6 +126,8 @@ class Measurer {
   Result<std::unique_ptr<Engine>> Open(const CompareCase& row, uint64_t budget_bytes, uint32_t num_sequences) {
     EngineOptions options = run_.options;
     options.cache = row.cache;
+    options.cache.reuses_prefixes = false;  // Each row and repetition computes all of its own.
+    options.step_budget_ms = 0;
     options.context_tokens = run_.plan.ContextTokens(run_.model);
     options.max_sequences = num_sequences;
     options.cache.budget_bytes = budget_bytes;  // 0: what one sequence of the context needs.

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct CommandEntry {
 constexpr CommandEntry kCommands[] = {
     {"run", "Generate text from one prompt", MakeRunCommand},
     {"serve", "Answer many clients over HTTP, as the OpenAI API does", MakeServeCommand},
+    {"cache", "What a running server keeps, and why it had to compute", MakeCacheCommand},
     {"demo", "One prompt with and without the cache, with the numbers", MakeDemoCommand},
     {"tokenize", "Text to token ids and pieces, and back", MakeTokenizeCommand},
     {"inspect", "What a model file holds, and what its cache costs", MakeInspectCommand},
@@ -56,9 +58,12 @@ int Main(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return FinishOut(app.exit(help));
   } catch (const CLI::ParseError& error) {
-    const auto parsed = app.get_subcommands();
-    if (!parsed.empty()) {
-      std::fprintf(stderr, "kvern: %s\nSee kvern %s --help.\n", error.what(), parsed.front()->get_name().c_str());
+    std::string name;  // Of the command, and of the one below it: "bench serve".
+    for (auto parsed = app.get_subcommands(); !parsed.empty(); parsed = parsed.front()->get_subcommands()) {
+      name += parsed.front()->get_name() + " ";
+    }
+    if (!name.empty()) {
+      std::fprintf(stderr, "kvern: %s\nSee kvern %s--help.\n", error.what(), name.c_str());
     } else if (argc < 2) {
       std::fprintf(stderr, "%s", app.help().c_str());
     } else {

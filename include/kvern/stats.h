@@ -42,6 +42,7 @@ struct PromptDivergence {
   uint64_t position = 0;             // The first token that differs.
   uint64_t block_begin = 0;          // Position of the first of `tokens`,
   std::vector<TokenId> tokens = {};  // which are those of the cached block.
+  std::vector<TokenId> prompt = {};  // What the prompt has in their place.
 };
 
 // What one salt (Request::cache_salt) has in the cache.

@@ -75,6 +75,7 @@ TEST(EnginePrefixTest, ADivergenceSaysWhereAndFromWhat) {
   EXPECT_EQ(stream.divergence()->position, 37u);
   EXPECT_EQ(stream.divergence()->block_begin, 32u);
   EXPECT_EQ(stream.divergence()->tokens[5], Prompt(60)[37]);
+  EXPECT_EQ(stream.divergence()->prompt[5], other[37]);
 }
 
 TEST(EnginePrefixTest, WhatHadToMakeRoomIsCountedAsEvicted) {

@@ -85,6 +85,12 @@ void Sequence::Audit(const PrefixMatch& match) {
   stats_.prompt_tokens_evicted = audit.evicted;
   stats_.prompt_tokens_diverged = audit.diverged;
   stats_.prompt_tokens_last = audit.last_token;
+  if (audit.divergence.has_value()) {
+    PromptDivergence& found = *audit.divergence;
+    const size_t end = std::min<size_t>(tokens_.size(), found.block_begin + prefix_->block_size());
+    found.prompt.assign(tokens_.begin() + static_cast<std::ptrdiff_t>(found.block_begin),
+                        tokens_.begin() + static_cast<std::ptrdiff_t>(end));
+  }
   stream_->SetDivergence(std::move(audit.divergence));
 }
 

@@ -94,7 +94,9 @@ std::optional<PromptDivergence> TokenStream::divergence() const {
 bool TokenStream::is_done() const {
   if (state_ == nullptr) return true;
   const std::lock_guard lock(state_->mutex);
-  return state_->is_finished && state_->events.empty();
+  if (!state_->is_finished || !state_->events.empty()) return false;
+  state_->read_stats = state_->final_stats;
+  return true;
 }
 
 void TokenStream::OnReady(std::function<void()> wake) {

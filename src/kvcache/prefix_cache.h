@@ -104,6 +104,7 @@ class PrefixCache {
   uint64_t Clear(std::optional<std::string_view> salt);
   std::vector<TenantHolding> Holdings() const;
   PrefixCounters Counters() const;
+  uint64_t block_size() const { return fields_.block_size; }
   // What is cached of one layer group, for looking only.
   const GroupCache& group(size_t group) const { return *groups_[group]; }
 
@@ -122,7 +123,6 @@ class PrefixCache {
   bool WasThere(const KeyChain& chain, uint64_t i) const;
   // Free blocks that a table needs to begin with `num_tokens` tokens of another.
   BlockCounts NumCopied(uint64_t num_tokens, const SequenceCache& sequence) const;
-  uint64_t block_size() const { return fields_.block_size; }
 
   KvCache& cache_;
   const KeyFields fields_;

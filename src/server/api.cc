@@ -22,6 +22,8 @@ constexpr Route kRoutes[] = {
     {"GET", "/v1/health", RouteAccess::kPublic, Health},
     {"GET", "/metrics", RouteAccess::kAdmin, ShowMetrics},
     {"GET", "/v1/cache", RouteAccess::kAdmin, ShowCache},
+    {"DELETE", "/v1/cache", RouteAccess::kAdmin, ClearCache},
+    {"GET", "/v1/cache/requests", RouteAccess::kTenant, ShowRecentRequests},
 };
 
 constexpr std::string_view kParameter = "/{id}";
@@ -152,6 +154,7 @@ HttpReply Api::Handle(HttpRequest request) {
                           .tenant = tenant == nullptr ? everybody_ : *tenant,
                           .slots = slots_,
                           .metrics = metrics_,
+                          .recent = recent_,
                           .server_stats = server_stats_ ? server_stats_() : HttpServerStats{},
                           .logs_prompts = options_.logs_prompts,
                           .record = record};
@@ -172,7 +175,7 @@ HttpReply Api::Preflight(const HttpRequest& request) const {
   reply.response.status = 204;
   if (request.Header("origin") != options_.cors_origin) return reply;  // The page learns that it may not.
   reply.response.headers = {{"Access-Control-Allow-Origin", options_.cors_origin},
-                            {"Access-Control-Allow-Methods", "GET, POST"},
+                            {"Access-Control-Allow-Methods", "GET, POST, DELETE"},
                             {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, x-request-id"},
                             {"Access-Control-Max-Age", "600"},
                             {"Vary", "Origin"}};
@@ -196,6 +199,7 @@ HttpReply Api::Finish(HttpReply reply, const HttpRequest& request, const std::sh
   }
   reply.on_end = [this, record](const HttpOutcome& outcome) {
     metrics_.Add(*record, outcome);
+    recent_.Add(*record);
     if (log_ != nullptr) log_->Write(*record, outcome);
   };
   return reply;

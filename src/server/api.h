@@ -66,6 +66,7 @@ class Api : public HttpHandler {
   std::function<HttpServerStats()> server_stats_;
   TenantSlots slots_;
   Metrics metrics_;
+  RecentRequests recent_;
   std::unique_ptr<const ServedModel> model_owner_;
   std::atomic<const ServedModel*> model_ = nullptr;
 };

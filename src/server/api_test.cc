@@ -212,6 +212,19 @@ TEST_F(ApiTest, TheCacheIsShown) {
   EXPECT_EQ(cache.at("sequences").at("running"), 0);
 }
 
+TEST_F(ApiTest, TheLastRequestsTellWhatTheCacheDidForThemAndItCanBeEmptied) {
+  Call(Ready(), MakeRequest("POST", "/v1/completions", R"({"model":"fake-model","prompt":[1,2,3],"max_tokens":2})"));
+
+  const Json list = JsonOf(Call(Ready(), MakeRequest("GET", "/v1/cache/requests"))).at("data");
+  const Json cleared = JsonOf(Call(Ready(), MakeRequest("DELETE", "/v1/cache")));
+
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_EQ(list[0].at("prompt_tokens"), 3);
+  EXPECT_EQ(list[0].at("prompt_causes").at("first_time"), 3);
+  EXPECT_TRUE(list[0].at("divergence").is_null());
+  EXPECT_EQ(cleared.at("freed_bytes"), 0);  // This engine keeps nothing.
+}
+
 TEST(AccessLogTest, ALineHasNumbersAndNoPrompt) {
   RequestRecord record;
   record.id = "id";

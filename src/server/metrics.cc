@@ -42,6 +42,15 @@ void AppendEngine(std::string& text, const EngineStats& stats) {
                 stats.num_preemptions);
   AppendCounter(text, "kvern_kv_values_lost_total", "Keys and values that their type could not hold.",
                 stats.kv_values_lost);
+ AppendHead(text, "kvern_prompt_tokens_by_cause_total", "counter",
+             "Tokens of prompts by why they were computed, or were not (found).");
+  const PrefixStats& prefix = stats.prefix;
+  AppendSample(text, "kvern_prompt_tokens_by_cause_total{cause=\"found\"}", prefix.hit_tokens);
+  AppendSample(text, "kvern_prompt_tokens_by_cause_total{cause=\"first_time\"}", prefix.first_time_tokens);
+  AppendSample(text, "kvern_prompt_tokens_by_cause_total{cause=\"evicted\"}", prefix.evicted_tokens);
+  AppendSample(text, "kvern_prompt_tokens_by_cause_total{cause=\"diverged\"}", prefix.diverged_tokens);
+  AppendSample(text, "kvern_prompt_tokens_by_cause_total{cause=\"last_token\"}", prefix.last_tokens);
+  AppendCounter(text, "kvern_kv_blocks_evicted_total", "Idle blocks that made room for others.", prefix.evicted_blocks);
   AppendHead(text, "kvern_kv_blocks", "gauge", "Blocks of the KV cache by state.");
   AppendSample(text, "kvern_kv_blocks{state=\"free\"}", cache.free_blocks);
   AppendSample(text, "kvern_kv_blocks{state=\"filling\"}", cache.filling_blocks);

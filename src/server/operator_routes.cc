@@ -18,8 +18,19 @@ HttpReply ShowMetrics(RouteContext& context) {
 
 HttpReply ShowCache(RouteContext& context) {
   if (context.model == nullptr) return ReplyWith(context, ModelIsLoading());
-  const Engine& engine = context.model->engine;
+  Engine& engine = context.model->engine;
   const EngineStats stats = engine.Stats();
+  const PrefixStats& prefix = stats.prefix;
+  Json tenants = Json::array();
+  for (const TenantHolding& holding : engine.Holdings()) {
+    tenants.push_back({{"salt", holding.salt},
+                       {"blocks", holding.blocks},
+                       {"idle_blocks", holding.idle_blocks},
+                       {"bytes", holding.bytes},
+                       {"tokens", holding.tokens},
+                       {"lookup_tokens", holding.lookup_tokens},
+                       {"hit_tokens", holding.hit_tokens}});
+  }
   const CacheStats& cache = stats.cache;
   return ReplyWith(Json{
       {"object", "cache"},
@@ -45,7 +56,33 @@ HttpReply ShowCache(RouteContext& context) {
       {"sequences", {{"running", stats.running_sequences}, {"queued", stats.queued_requests}}},
       {"tokens",
        {{"computed", stats.tokens_computed}, {"reused", stats.tokens_reused}, {"recomputed", stats.tokens_recomputed}}},
-      {"preemptions", stats.num_preemptions}});
+      {"preemptions", stats.num_preemptions},
+      {"prompts",
+       {{"lookups", prefix.lookups},
+        {"lookup_tokens", prefix.lookup_tokens},
+        {"hit_tokens", prefix.hit_tokens},
+        {"copied_tokens", prefix.copied_tokens},
+        {"first_time_tokens", prefix.first_time_tokens},
+        {"evicted_tokens", prefix.evicted_tokens},
+        {"diverged_tokens", prefix.diverged_tokens},
+        {"last_tokens", prefix.last_tokens}}},
+      {"published_blocks", prefix.published_blocks},
+      {"duplicate_blocks", prefix.duplicate_blocks},
+      {"evicted_blocks", prefix.evicted_blocks},
+      {"pinned_bytes", prefix.pinned_bytes},
+      {"tenants", std::move(tenants)}});
+}
+
+HttpReply ClearCache(RouteContext& context) {
+  if (context.model == nullptr) return ReplyWith(context, ModelIsLoading());
+  return ReplyWith(Json{{"object", "cache.cleared"}, {"freed_bytes", context.model->engine.ClearCache(std::nullopt)}});
+}
+
+HttpReply ShowRecentRequests(RouteContext& context) {
+  const bool sees_all = context.tenant.is_admin;
+  return ReplyWith(Json{
+      {"object", "list"},
+      {"data", context.recent.List(sees_all ? std::nullopt : std::optional<std::string_view>(context.tenant.name))}});
 }
 
 }  // namespace kvern::server

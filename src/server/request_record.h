@@ -8,6 +8,15 @@
 
 namespace kvern::server {
 
+// Why the tokens of prompts were computed, or were not; they add up to the prompts'. As in RequestStats.
+struct PromptCauses {
+  uint64_t found = 0;
+  uint64_t first_time = 0;
+  uint64_t evicted = 0;
+  uint64_t diverged = 0;
+  uint64_t last_token = 0;
+};
+
 // Written by the thread that handles the request, then by its reply on the I/O thread; read when the reply has ended.
 struct RequestRecord {
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
@@ -25,6 +34,8 @@ struct RequestRecord {
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
   uint64_t generated_tokens = 0;
+  PromptCauses causes;
+  std::string divergence;  // JSON: where the first prompt left what is cached, and the texts from there. "": nowhere.
   uint64_t queue_us = 0;  // As in RequestStats; the longest of several answers.
   uint64_t prefill_us = 0;
   uint64_t decode_us = 0;

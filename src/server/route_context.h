@@ -8,6 +8,7 @@
 #include "server/api_error.h"
 #include "server/http_message.h"
 #include "server/metrics.h"
+#include "server/recent_requests.h"
 #include "server/request_record.h"
 #include "server/served_model.h"
 #include "server/tenants.h"
@@ -21,6 +22,7 @@ struct RouteContext {
   const Tenant& tenant;
   TenantSlots& slots;
   const Metrics& metrics;
+  const RecentRequests& recent;
   const HttpServerStats server_stats;
   bool logs_prompts;
   std::shared_ptr<RequestRecord> record;

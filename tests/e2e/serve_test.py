@@ -156,7 +156,9 @@ class Answers(ServeTest):
         connection.close()
         self.assertEqual(events.pop(), "[DONE]")
         chunks = [json.loads(event) for event in events]
-        self.assertEqual(chunks.pop()["usage"], whole["usage"])
+        usage = chunks.pop()["usage"]
+        self.assertEqual(usage["completion_tokens"], whole["usage"]["completion_tokens"])
+        self.assertEqual(usage["prompt_tokens_details"]["cached_tokens"], usage["prompt_tokens"] - 1)
         self.assertGreater(len(chunks), 5)
         self.assertEqual("".join(chunk["choices"][0]["text"] for chunk in chunks), whole["choices"][0]["text"])
 
@@ -186,7 +188,9 @@ class Answers(ServeTest):
         same = self.server.complete(prompt=rendered["prompt"], max_tokens=32)
         self.assertEqual(answer["choices"][0]["message"]["content"], same["choices"][0]["text"])
         self.assertEqual(answer["choices"][0]["finish_reason"], same["choices"][0]["finish_reason"])
-        self.assertEqual(answer["usage"], same["usage"])
+        self.assertEqual(answer["usage"]["completion_tokens"], same["usage"]["completion_tokens"])
+        # The same prompt again: all but its last token are found.
+        self.assertEqual(same["usage"]["prompt_tokens_details"]["cached_tokens"], same["usage"]["prompt_tokens"] - 1)
 
     def test_unknown_things_are_named(self):
         status, body, _ = self.server.request("POST", "/v1/completions", {"prompt": "x", "model": "gpt-9"})

@@ -29,10 +29,12 @@ uint64_t MicrosSince(std::chrono::steady_clock::time_point begin) {
 
 class AnswerSource : public ReplySource {
  public:
-  AnswerSource(AnswerHeader header, bool includes_usage, std::vector<Choice> choices, TenantSlots::Slot slot,
-               std::shared_ptr<RequestRecord> record)
+  // `tokenizer` must outlive it.
+  AnswerSource(AnswerHeader header, bool includes_usage, const Tokenizer& tokenizer, std::vector<Choice> choices,
+               TenantSlots::Slot slot, std::shared_ptr<RequestRecord> record)
       : header_(std::move(header)),
         includes_usage_(includes_usage),
+        tokenizer_(tokenizer),
         choices_(std::move(choices)),
         slot_(std::move(slot)),
         record_(std::move(record)) {}
@@ -50,13 +52,15 @@ class AnswerSource : public ReplySource {
   // Takes what has come for `choice`. False where its answer failed: `response` tells the client.
   bool ReadChoice(Choice& choice, HttpResponse& response);
   bool Fail(const Status& status, HttpResponse& response);
-  void Append(HttpResponse& response, Json choice, const RequestStats* stats = nullptr) const;
+  // `ended`: the choice whose last piece this is.
+  void Append(HttpResponse& response, Json choice, const Choice* ended = nullptr) const;
   void AppendWhole(HttpResponse& response);
   Usage CountUsage() const;
   void FillRecord();
 
   const AnswerHeader header_;
   const bool includes_usage_;
+  const Tokenizer& tokenizer_;
   std::vector<Choice> choices_;
   const TenantSlots::Slot slot_;
   const std::shared_ptr<RequestRecord> record_;
@@ -109,9 +113,8 @@ bool AnswerSource::ReadChoice(Choice& choice, HttpResponse& response) {
   if (!choice.stream.status().ok()) return !Fail(choice.stream.status(), response);
   if (choice.stream.finish_reason() == FinishReason::kCancelled) return !Fail(Status::Cancelled(""), response);
   if (header_.is_streamed) {
-    const RequestStats stats = choice.stream.stats();
     const std::string reason = FinishReasonText(choice.stream.finish_reason());
-    Append(response, LastStreamedChoice(header_.kind, choice.index, reason), &stats);
+    Append(response, LastStreamedChoice(header_.kind, choice.index, reason), &choice);
   }
   return true;
 }
@@ -132,10 +135,13 @@ bool AnswerSource::Fail(const Status& status, HttpResponse& response) {
   return true;
 }
 
-void AnswerSource::Append(HttpResponse& response, Json choice, const RequestStats* stats) const {
+void AnswerSource::Append(HttpResponse& response, Json choice, const Choice* ended) const {
   Json chunk = header_.With(Json::array({std::move(choice)}));
   if (includes_usage_) chunk["usage"] = nullptr;  // It comes with the last chunk.
-  if (stats != nullptr) chunk["timings"] = TimingsJson({*stats});
+  if (ended != nullptr) {
+    chunk["timings"] = TimingsJson({ended->stream.stats()});
+    chunk["timings"]["divergence"] = DivergenceJson(ended->stream.divergence(), tokenizer_);
+  }
   response.body += Event(chunk);
 }
 
@@ -150,6 +156,7 @@ void AnswerSource::AppendWhole(HttpResponse& response) {
   Json body = header_.With(std::move(choices));
   body["usage"] = ToJson(CountUsage());
   body["timings"] = TimingsJson(stats);
+  body["timings"]["divergence"] = DivergenceJson(choices_.front().stream.divergence(), tokenizer_);
   response.body = DumpJson(body);
 }
 
@@ -183,7 +190,10 @@ void AnswerSource::FillRecord() {
     record.queue_us = std::max(record.queue_us, stats.queue_us);
     record.prefill_us = std::max(record.prefill_us, stats.prefill_us);
     record.decode_us = std::max(record.decode_us, stats.decode_us);
+    AddCauses(stats, record.causes);
   }
+  const Json divergence = DivergenceJson(choices_.front().stream.divergence(), tokenizer_);
+  record.divergence = divergence.is_null() ? "" : DumpJson(divergence);
   if (!record.finish_reason.empty()) return;
   const bool is_ended = std::ranges::all_of(choices_, &Choice::is_ended);
   record.finish_reason = is_ended ? FinishReasonText(choices_.front().stream.finish_reason()) : "cancelled";
@@ -293,8 +303,9 @@ HttpReply StartAnswer(RouteContext& context, AnswerKind kind, const AnswerOption
   } else {
     reply.response.headers = {{"Content-Type", "application/json"}};
   }
-  reply.source = std::make_unique<AnswerSource>(std::move(header), options.includes_usage, std::move(choices),
-                                                std::move(*slot), context.record);
+  reply.source = std::make_unique<AnswerSource>(std::move(header), options.includes_usage,
+                                                context.model->engine.tokenizer(), std::move(choices), std::move(*slot),
+                                                context.record);
   return reply;
 }
 

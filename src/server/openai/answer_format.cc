@@ -129,7 +129,9 @@ std::string FinishReasonText(FinishReason reason) { return reason == FinishReaso
 Json TimingsJson(const std::vector<RequestStats>& answers) {
   uint64_t prompt_n = 0, cache_n = 0, predicted_n = 0, intervals = 0;
   uint64_t queue_us = 0, prefill_us = 0, decode_us = 0;
+  PromptCauses causes;
   for (const RequestStats& stats : answers) {
+    AddCauses(stats, causes);
     cache_n += stats.prompt_tokens_reused;
     prompt_n += stats.prompt_tokens - std::min(stats.prompt_tokens, stats.prompt_tokens_reused);
     predicted_n += stats.generated_tokens;
@@ -149,7 +151,36 @@ Json TimingsJson(const std::vector<RequestStats>& answers) {
           {"predicted_ms", predicted_ms},
           {"predicted_per_token_ms", Ratio(predicted_ms, predicted)},
           {"predicted_per_second", 1000 * Ratio(predicted, predicted_ms)},
-          {"queue_ms", Millis(queue_us)}};
+          {"queue_ms", Millis(queue_us)},
+          {"prompt_causes", ToJson(causes)}};
+}
+
+void AddCauses(const RequestStats& stats, PromptCauses& causes) {
+  causes.found += stats.prompt_tokens_found;
+  causes.first_time += stats.prompt_tokens_first_time;
+  causes.evicted += stats.prompt_tokens_evicted;
+  causes.diverged += stats.prompt_tokens_diverged;
+  causes.last_token += stats.prompt_tokens_last;
+}
+
+Json DivergenceJson(const std::optional<PromptDivergence>& divergence, const Tokenizer& tokenizer) {
+  if (!divergence.has_value()) return nullptr;
+  const auto text_from = [&](const std::vector<TokenId>& tokens) {
+    const auto begin = std::min<size_t>(divergence->position - divergence->block_begin, tokens.size());
+    return tokenizer.Decode({tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.end()},
+                            /*render_special=*/true);
+  };
+  return {{"position", divergence->position},
+          {"cached", text_from(divergence->tokens)},
+          {"prompt", text_from(divergence->prompt)}};
+}
+
+Json ToJson(const PromptCauses& causes) {
+  return {{"found", causes.found},
+          {"first_time", causes.first_time},
+          {"evicted", causes.evicted},
+          {"diverged", causes.diverged},
+          {"last_token", causes.last_token}};
 }
 
 Json ToJson(const Usage& usage) {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kvern/stats.h"
 #include "kvern/token_stream.h"
 #include "server/json.h"
+#include "server/request_record.h"
 
 namespace kvern::server {
 
@@ -59,6 +61,11 @@ std::string FinishReasonText(FinishReason reason);
 
 // How long it took and what was found in the cache; of several answers the sums of tokens and the longest times.
 Json TimingsJson(const std::vector<RequestStats>& answers);
+
+void AddCauses(const RequestStats& stats, PromptCauses& causes);
+Json ToJson(const PromptCauses& causes);
+// {position, cached, prompt}: the texts of a block from the first token that differs on. null where nothing does.
+Json DivergenceJson(const std::optional<PromptDivergence>& divergence, const Tokenizer& tokenizer);
 
 struct Usage {
   uint64_t prompt_tokens = 0;
