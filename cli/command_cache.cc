@@ -128,7 +128,8 @@ class CacheCommand : public Command {
       return Status::Unavailable(url_ + " says " + std::to_string(response->status) + ": " +
                                  (message.empty() ? "no reason" : message));
     }
-    if (!body.is_object()) return Status::Corruption(url_ + " did not answer with a JSON object: is it a kvern server?");
+    if (!body.is_object())
+      return Status::Corruption(url_ + " did not answer with a JSON object: is it a kvern server?");
     return body;
   }
 

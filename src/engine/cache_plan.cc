@@ -12,6 +12,7 @@ namespace kvern {
 namespace {
 
 constexpr uint32_t kDefaultContextTokens = 8192;
+constexpr uint32_t kEverydayTokens = 2048;
 constexpr uint32_t kEndlessContextTokens = 1u << 26;  // Positions are 32-bit; this is weeks of text.
 
 // Sinks and global tokens as ascending ranges without overlap.
@@ -69,15 +70,18 @@ uint32_t LongestThatFits(const KvCacheSpec& spec, uint64_t budget_bytes, uint32_
   return low;
 }
 
-// Cuts the budget into pools: as many sequences of the context as it holds, in each layer group the same.
+// Cuts the budget into pools: room for one sequence of the context, and the rest as sequences of everyday length need
+// it. A layer group with a window holds as much of a short sequence as one without: cut as the longest sequence needs
+// it, a long context would leave windows of few sequences only.
 void CutBudget(uint64_t budget_bytes, uint32_t context_tokens, KvCacheSpec& spec) {
   __extension__ using Wide = unsigned __int128;
-  const BlockCounts needed = spec.MostBlocks(context_tokens);
-  const uint64_t needed_bytes = spec.BytesOf(needed);
+  const BlockCounts longest = spec.MostBlocks(context_tokens);
+  const BlockCounts everyday = spec.MostBlocks(std::min(context_tokens, kEverydayTokens));
+  const uint64_t everyday_bytes = spec.BytesOf(everyday), rest = budget_bytes - spec.BytesOf(longest);
   uint64_t left = budget_bytes;
   for (size_t g = 0; g < spec.groups.size(); ++g) {
     KvGroup& group = spec.groups[g];
-    group.num_blocks = static_cast<uint64_t>(Wide{needed[g]} * budget_bytes / needed_bytes);
+    group.num_blocks = longest[g] + static_cast<uint64_t>(Wide{everyday[g]} * rest / everyday_bytes);
     left -= group.num_blocks * group.layout.block_bytes();
   }
   for (KvGroup& group : spec.groups) {

@@ -118,8 +118,11 @@ TEST(CachePlanTest, ALargerBudgetHoldsMoreSequencesInEachGroup) {
 
   const CachePlan plan = PlanCache(options, LocalModel()).value();
 
-  EXPECT_EQ(plan.spec.groups[0].num_blocks, 5 * 512u);
-  EXPECT_EQ(plan.spec.groups[1].num_blocks, 5 * 17u);
+  // The longest sequence once, and the rest for some of 2,048 tokens: 32 and 17 blocks each.
+  const uint64_t rest = 4 * (3 * 512 + 15 * 17), num_short = rest / (3 * 32 + 15 * 17);
+  EXPECT_NEAR(plan.spec.groups[0].num_blocks, 512 + 32 * num_short, 32);
+  EXPECT_NEAR(plan.spec.groups[1].num_blocks, 17 + 17 * num_short, 17);
+  EXPECT_LE(plan.spec.BytesOf(plan.spec.PoolBlocks()), options.cache.budget_bytes);
 }
 
 TEST(CachePlanTest, ASmallBudgetShortensTheContextOfAllGroups) {

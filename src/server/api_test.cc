@@ -213,10 +213,11 @@ TEST_F(ApiTest, TheCacheIsShown) {
 }
 
 TEST_F(ApiTest, TheLastRequestsTellWhatTheCacheDidForThemAndItCanBeEmptied) {
-  Call(Ready(), MakeRequest("POST", "/v1/completions", R"({"model":"fake-model","prompt":[1,2,3],"max_tokens":2})"));
+  Api& api = Ready();
+  Call(api, MakeRequest("POST", "/v1/completions", R"({"prompt":"abc","max_tokens":2})"));
 
-  const Json list = JsonOf(Call(Ready(), MakeRequest("GET", "/v1/cache/requests"))).at("data");
-  const Json cleared = JsonOf(Call(Ready(), MakeRequest("DELETE", "/v1/cache")));
+  const Json list = JsonOf(Call(api, MakeRequest("GET", "/v1/cache/requests"))).at("data");
+  const Json cleared = JsonOf(Call(api, MakeRequest("DELETE", "/v1/cache")));
 
   ASSERT_EQ(list.size(), 1u);
   EXPECT_EQ(list[0].at("prompt_tokens"), 3);

@@ -42,7 +42,7 @@ void AppendEngine(std::string& text, const EngineStats& stats) {
                 stats.num_preemptions);
   AppendCounter(text, "kvern_kv_values_lost_total", "Keys and values that their type could not hold.",
                 stats.kv_values_lost);
- AppendHead(text, "kvern_prompt_tokens_by_cause_total", "counter",
+  AppendHead(text, "kvern_prompt_tokens_by_cause_total", "counter",
              "Tokens of prompts by why they were computed, or were not (found).");
   const PrefixStats& prefix = stats.prefix;
   AppendSample(text, "kvern_prompt_tokens_by_cause_total{cause=\"found\"}", prefix.hit_tokens);

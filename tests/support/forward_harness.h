@@ -17,7 +17,7 @@ struct ForwardPlan {
   uint32_t chunk = 0;  // Rows of each sequence per step; 0: all at once.
   KvType kv_type = KvType::kF32;
   std::optional<KvType> v_type = {};  // Where it is not that of K.
-  bool has_key_centres = true;            // Of codecs that centre keys; made up, in layers that see no pinned slots.
+  bool has_key_centres = true;        // Of codecs that centre keys; made up, in layers that see no pinned slots.
   bool is_uncached = false;           // Every step computes all tokens so far again, in fresh blocks.
   // What rows see in layers without a window of their own. Blocks of which a step sees no slot are not in its tables.
   AttentionSpan span = {};

@@ -303,9 +303,9 @@ HttpReply StartAnswer(RouteContext& context, AnswerKind kind, const AnswerOption
   } else {
     reply.response.headers = {{"Content-Type", "application/json"}};
   }
-  reply.source = std::make_unique<AnswerSource>(std::move(header), options.includes_usage,
-                                                context.model->engine.tokenizer(), std::move(choices), std::move(*slot),
-                                                context.record);
+  reply.source =
+      std::make_unique<AnswerSource>(std::move(header), options.includes_usage, context.model->engine.tokenizer(),
+                                     std::move(choices), std::move(*slot), context.record);
   return reply;
 }
 
