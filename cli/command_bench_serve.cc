@@ -1,5 +1,6 @@
 // kvern bench serve: a load on any server that speaks the OpenAI API, and how it holds.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <sstream>
 
@@ -34,7 +35,10 @@ constexpr char kExamples[] =
     "what is measured. Ctrl-C prints what is done (exit code 130).";
 
 constexpr uint32_t kDefaultRequests = 100;
-constexpr size_t kCountedBytes = 2000;  // Of the text by which the server's bytes per token are found.
+// Of the text by which the server's bytes per token are found: no more tokens than the prompts of the load have.
+constexpr size_t kMaxCountedBytes = 2000;
+constexpr size_t kMinCountedBytes = 100;
+constexpr size_t kFewBytesPerToken = 3;
 
 class BenchServeCommand : public Command {
  public:
@@ -187,7 +191,8 @@ class BenchServeCommand : public Command {
 
   // One short request before the load: it shows that the server answers at all, and how it counts.
   Status CountTokens(HttpClient& client, Workload& workload) const {
-    const std::string text = workload.SampleText(kCountedBytes);
+    const size_t prompt_bytes = kFewBytesPerToken * (size_t{plan_.shared_tokens} + plan_.prompt_tokens);
+    const std::string text = workload.SampleText(std::clamp(prompt_bytes, kMinCountedBytes, kMaxCountedBytes));
     Json body = RequestFields(model_, /*max_tokens=*/1, /*is_streamed=*/false);
     if (plan_.is_chat) {
       body["messages"] = Json::array({{{"role", "user"}, {"content", text}}});

@@ -142,10 +142,10 @@ def main():
     parser.add_argument("--disconnect-share", type=float, default=0.3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--text", default="", help="to cut prompts from; default: Debian's FAQ")
-    parser.add_argument("--short", action="store_true", help="100 connections, 20 seconds")
+    parser.add_argument("--short", action="store_true", help="100 connections, 15 seconds")
     options = parser.parse_args()
     if options.short:
-        options.clients, options.seconds = 100, 20
+        options.clients, options.seconds = 100, 15
     server = Server(options.kvern, options.model, options.clients, "64MiB")
     complaints = []
     try:

@@ -143,7 +143,7 @@ class BenchServe(unittest.TestCase):
                              "--server-args", "-c 256 --alias mine")
         self.assertEqual(load["model"], "mine")
         self.assertEqual(load["requests"]["answered"], 6)
-        self.assertEqual(load["answer_tokens"], 24)
+        self.assertIn(load["answer_tokens"], range(6, 25))  # Some texts end early.
         self.assertTrue(load["has_usage"])
         self.assertAlmostEqual(load["prompt_tokens"] / 6, 20, delta=8)
         self.expect(bench_serve(load["url"], "--text", self.text.name), 1, "cannot connect")
