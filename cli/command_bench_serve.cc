@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/generation.h"
 #include "cli/interrupt.h"
 #include "cli/load_run.h"
 #include "cli/load_stats.h"
@@ -143,7 +144,7 @@ class BenchServeCommand : public Command {
 
     const LoadSummary summary = Summarize(run.samples(), run.wall_s(), run.peak_at_once());
     const LoadTarget target = {.url = url_, .model = model_};
-    WriteOut(is_json_ ? LoadJson(target, plan_, summary).dump(2) + "\n" : LoadText(target, plan_, summary));
+    WriteOut(is_json_ ? Dump(LoadJson(target, plan_, summary)) : LoadText(target, plan_, summary));
     if (WasInterrupted()) return Fail(Status::Cancelled("interrupted; the numbers are of what was done"));
     if (summary.num_done + summary.num_hung_up > 0) return kExitDone;
     return Fail(Status::Unavailable("no request was answered"));

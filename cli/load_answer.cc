@@ -56,6 +56,14 @@ std::string OneLine(std::string_view text) {
   return line;
 }
 
+// As in ReadErrorMessage, with all bytes as they came.
+std::string ErrorMessage(std::string_view body) {
+  const Result<Json> json = server::ParseJson(body);
+  const Json* const error = json.ok() ? Find(*json, "error") : nullptr;
+  if (error == nullptr) return std::string(body);
+  return error->is_string() ? StringOf(error) : MessageOf(*error);
+}
+
 }  // namespace
 
 AnswerUsage ReadUsage(const Json& usage) {
@@ -67,12 +75,7 @@ AnswerUsage ReadUsage(const Json& usage) {
   return read;
 }
 
-std::string ReadErrorMessage(std::string_view body) {
-  const Result<Json> json = server::ParseJson(body);
-  const Json* const error = json.ok() ? Find(*json, "error") : nullptr;
-  if (error == nullptr) return OneLine(body);
-  return OneLine(error->is_string() ? StringOf(error) : MessageOf(*error));
-}
+std::string ReadErrorMessage(std::string_view body) { return OneLine(ErrorMessage(body)); }
 
 std::optional<double> AnswerSample::MsPerToken() const {
   if (gaps_ms.empty() || answer_tokens() < 2) return std::nullopt;
@@ -126,7 +129,7 @@ void AnswerReader::OnText(const std::string& text, double now_ms) {
 void AnswerReader::OnWholeBody(double now_ms) {
   const Result<Json> answer = server::ParseJson(body_);
   const Json* const choice = answer.ok() ? FirstChoice(*answer) : nullptr;
-  if (choice == nullptr) return Fail("no answer", OneLine(body_));
+  if (choice == nullptr) return Fail("no answer", body_);
   OnText(TextOf(*choice), now_ms);
   is_finished_ = true;
   if (const Json* const usage = Find(*answer, "usage")) {
@@ -144,7 +147,7 @@ void AnswerReader::OnEnd(const Status& status, double now_ms, AnswerOutcome when
   } else if (!status.ok()) {
     Fail("cut short", status.message());
   } else if (status_ != 200) {
-    Fail("HTTP " + std::to_string(status_), ReadErrorMessage(body_));
+    Fail("HTTP " + std::to_string(status_), ErrorMessage(body_));
   } else {
     if (!is_event_stream_) OnWholeBody(now_ms);
     if (!is_finished_) Fail("no answer", "the stream ended without a reason why");
@@ -152,10 +155,10 @@ void AnswerReader::OnEnd(const Status& status, double now_ms, AnswerOutcome when
   }
 }
 
-void AnswerReader::Fail(std::string failure, std::string message) {
+void AnswerReader::Fail(std::string failure, std::string_view message) {
   if (!sample_.failure.empty()) return;  // The first one is the cause.
   sample_.failure = std::move(failure);
-  sample_.message = std::move(message);
+  sample_.message = OneLine(message);
 }
 
 }  // namespace kvern::cli

@@ -69,7 +69,7 @@ class AnswerReader {
   void OnEvent(const std::string& data, double now_ms);
   void OnText(const std::string& text, double now_ms);
   void OnWholeBody(double now_ms);
-  void Fail(std::string failure, std::string message);
+  void Fail(std::string failure, std::string_view message);
 
   AnswerSample sample_;
   unsigned status_ = 0;

@@ -114,7 +114,8 @@ LoadSummary Summarize(const std::vector<AnswerSample>& samples, double wall_s, u
 }
 
 std::string LoadText(const LoadTarget& target, const LoadPlan& plan, const LoadSummary& summary) {
-  std::string text = target.url + ", " + target.model + (plan.is_chat ? ", chat" : "") + "\n" + PlanText(plan) + "\n";
+  std::string text =
+      target.url + ", " + EscapeBytes(target.model) + (plan.is_chat ? ", chat" : "") + "\n" + PlanText(plan) + "\n";
   text += Counted(summary.num_asked, "request") + " in " + FormatFixed(summary.wall_s, 1) + " s, at most " +
           FormatCount(summary.peak_at_once) + " at once: " + FormatCount(summary.num_done) + " answered, " +
           FormatCount(summary.num_failed) + " failed";

@@ -29,8 +29,10 @@ class Server:
     """A kvern serve, and the memory that it takes second by second."""
 
     def __init__(self, kvern, model, clients, budget):
-        limits = ["--max-queued", clients + 64, "--tenant-requests", clients + 64,
-                  "--max-connections", clients + 64, "--max-connections-per-address", clients + 64]
+        # A busy server notices a while later that a client has left, which is there with a new request by then.
+        room = 4 * clients
+        limits = ["--max-queued", room, "--tenant-requests", room, "--max-connections", room,
+                  "--max-connections-per-address", room]
         command = [kvern, "serve", model, "--port", 0, "--kv-budget", budget, "-c", 512, "--max-sequences", 16,
                    "--access-log", "/dev/null", *limits]
         self.process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE)
@@ -127,9 +129,13 @@ def check_blocks(server, complaints):
     by_state = [int(n) for n in re.findall(r'^kvern_kv_blocks\{state="\w+"\} (\d+)', metrics, re.M)]
     if sum(by_state) != cache["blocks"]["total"]:
         complaints.append(f"/metrics counts {sum(by_state)} blocks of {cache['blocks']['total']}")
-    refused = re.search(r"^kvern_connections_refused_total (\d+)", metrics, re.M)
-    if int(refused.group(1)) > 0:
-        complaints.append(f"{refused.group(1)} connections were refused")
+    count = {name: int(value) for name, value in re.findall(r"^(kvern_connections\w*) (\d+)", metrics, re.M)}
+    print(f"connections: {count['kvern_connections_accepted_total']:,} accepted, "
+          f"{count['kvern_connections_refused_total']:,} refused, {count['kvern_connections']} open")
+    if count["kvern_connections_refused_total"] > 0:
+        complaints.append(f"{count['kvern_connections_refused_total']} connections were refused")
+    if count["kvern_connections"] > 2:  # The one that asks, and the one before it, which may be about to close.
+        complaints.append(f"{count['kvern_connections']} connections are left open")
 
 
 def main():
