@@ -23,6 +23,7 @@ struct CommandEntry {
 
 constexpr CommandEntry kCommands[] = {
     {"run", "Generate text from one prompt", MakeRunCommand},
+    {"chat", "Talk with a model in the terminal", MakeChatCommand},
     {"serve", "Answer many clients over HTTP, as the OpenAI API does", MakeServeCommand},
     {"demo", "One prompt with and without the cache, with the numbers", MakeDemoCommand},
     {"tokenize", "Text to token ids and pieces, and back", MakeTokenizeCommand},
