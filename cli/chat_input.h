@@ -33,6 +33,7 @@ class MessageLines {
 struct SlashCommand {
   std::string name;
   std::string argument;
+  bool operator==(const SlashCommand&) const = default;
 };
 std::optional<SlashCommand> ParseSlashCommand(std::string_view text);
 
