@@ -1,6 +1,7 @@
 #include "cli/line_editor.h"
 
 #include <histedit.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <clocale>
@@ -32,6 +33,10 @@ struct LineEditor::Terminal {
     Of(line).is_interrupted = true;
     return CC_NEWLINE;
   }
+  static unsigned char OnStopKey(EditLine* /*line*/, int /*key*/) {
+    raise(SIGTSTP);  // libedit's handler hands the terminal back first, and takes it again when the process goes on.
+    return CC_REFRESH;
+  }
   static Terminal& Of(EditLine* line) {
     void* terminal = nullptr;
     el_get(line, EL_CLIENTDATA, &terminal);
@@ -58,10 +63,12 @@ LineEditor::Terminal::Terminal()
   el_set(edit, EL_SIGNAL, 1);  // Leaves the terminal as it was when the process is stopped or told to end.
   el_set(edit, EL_BIND, "^R", "em-inc-search-prev", nullptr);
   el_source(edit, nullptr);
-  // While a line is typed, Ctrl-C is a key and no signal.
-  el_set(edit, EL_SETTY, "-d", "intr=", nullptr);
+  // While a line is typed, Ctrl-C and Ctrl-Z are keys and no signals.
+  el_set(edit, EL_SETTY, "-d", "-isig", nullptr);
   el_set(edit, EL_ADDFN, "kvern-interrupt", "drop the line", &Terminal::OnInterruptKey);
   el_set(edit, EL_BIND, "^C", "kvern-interrupt", nullptr);
+  el_set(edit, EL_ADDFN, "kvern-stop", "stop the process", &Terminal::OnStopKey);
+  el_set(edit, EL_BIND, "^Z", "kvern-stop", nullptr);
 }
 
 LineEditor::Terminal::~Terminal() {
