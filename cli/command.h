@@ -18,6 +18,7 @@ class Command {
 
 // Each adds its options, examples and positional arguments to `app`, which must outlive the command.
 std::unique_ptr<Command> MakeRunCommand(CLI::App& app);
+std::unique_ptr<Command> MakeChatCommand(CLI::App& app);
 std::unique_ptr<Command> MakeServeCommand(CLI::App& app);
 std::unique_ptr<Command> MakeCacheCommand(CLI::App& app);
 std::unique_ptr<Command> MakeTokenizeCommand(CLI::App& app);

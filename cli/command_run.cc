@@ -10,6 +10,7 @@
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
+#include "cli/sampling_flags.h"
 
 namespace kvern::cli {
 namespace {
@@ -37,36 +38,7 @@ class RunCommand : public Command {
     app.add_flag("--stats", has_stats_, "What the cache costs before the run and what it held after it, on stderr");
     app.add_flag("--json", is_json_, "One JSON object at the end instead of text: text, ids, stats, finish reason");
 
-    const char* const group = "Sampling (greedy, unless --temp is given)";
-    SamplingOptions& s = sampling_;
-    app.add_option("--temp", s.temperature, "Temperature; 0: always the most likely token")
-        ->capture_default_str()
-        ->type_name("T")
-        ->group(group);
-    app.add_option("--top-k", s.top_k, "Draw among the k most likely tokens; 0: all")
-        ->capture_default_str()
-        ->type_name("K")
-        ->group(group);
-    app.add_option("--top-p", s.top_p, "Draw among the fewest tokens that reach this probability; 1: all")
-        ->capture_default_str()
-        ->type_name("P")
-        ->group(group);
-    app.add_option("--min-p", s.min_p, "Leave out tokens less likely than this times the most likely one; 0: none")
-        ->capture_default_str()
-        ->type_name("P")
-        ->group(group);
-    app.add_option("--repeat-penalty", s.repeat_penalty, "Makes tokens seen lately less likely; 1: off")
-        ->capture_default_str()
-        ->type_name("R")
-        ->group(group);
-    app.add_option("--repeat-window", s.repeat_window, "How many last tokens count as seen lately")
-        ->capture_default_str()
-        ->type_name("N")
-        ->group(group);
-    app.add_option("--seed", s.seed, "The same seed gives the same text on every machine and thread count")
-        ->capture_default_str()
-        ->type_name("N")
-        ->group(group);
+    AddSamplingTo(app, sampling_);
     engine_.AddAllTo(app, "Longest prompt and answer together; default: the model's, at most 8192");
     app.footer(kExamples);
     app.callback([this, prompt, &app] { num_prompts_ = prompt->count() + app.count("--file"); });

@@ -16,6 +16,10 @@ void HandleTermination();
 // Whether the first Ctrl-C has come. Any thread.
 bool WasInterrupted();
 
+// What the Ctrl-C asked for is done and the program goes on: the next one is a first one again. Nothing where none
+// came.
+void ForgetInterrupt();
+
 // While it lives, the first Ctrl-C runs `action` on a thread of its own (at once where it has come already) and leaves
 // the rest to the work that made it. Nests: the innermost runs. The destructor waits for an action that runs.
 class OnInterrupt {

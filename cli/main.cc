@@ -24,6 +24,7 @@ struct CommandEntry {
 
 constexpr CommandEntry kCommands[] = {
     {"run", "Generate text from one prompt", MakeRunCommand},
+    {"chat", "Talk with a model in the terminal", MakeChatCommand},
     {"serve", "Answer many clients over HTTP, as the OpenAI API does", MakeServeCommand},
     {"cache", "What a running server keeps, and why it had to compute", MakeCacheCommand},
     {"demo", "One prompt with and without the cache, with the numbers", MakeDemoCommand},

@@ -9,11 +9,11 @@
 set -euo pipefail
 
 # Compiler and build tools; PCRE2 for the pre-tokenizers; OpenSSL for the digests of models; zlib for texts in *.gz; JSON
-# and CLI11 for the command line; Boost for the HTTP server; GoogleTest and Benchmark for the tests; python3-venv for
-# fetching models; debian-faq is a real English text to measure quality on.
+# and CLI11 for the command line, libedit for the lines of a chat; Boost for the HTTP server; GoogleTest and Benchmark for
+# the tests; python3-venv for fetching models; debian-faq is a real English text to measure quality on.
 build_packages=(
   g++ cmake ninja-build make ccache pkg-config git ca-certificates
-  libpcre2-dev libssl-dev zlib1g-dev nlohmann-json3-dev libcli11-dev libboost1.81-dev
+  libpcre2-dev libssl-dev zlib1g-dev nlohmann-json3-dev libcli11-dev libedit-dev libboost1.81-dev
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-venv debian-faq
 )
