@@ -8,10 +8,13 @@ Tests of generated text need SmolLM2 in models/ (scripts/fetch_model.sh smollm2)
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -19,7 +22,7 @@ MODEL = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 KVERN = str(ROOT / "build" / "release" / "kvern")
 PROMPT = "The capital of France is"
 PROMPT_IDS = [504, 3575, 282, 4649, 314]  # As transformers encodes it.
-COMMANDS = ["run", "serve", "demo", "tokenize", "inspect", "ppl", "bench", "quality", "diagnose", "compare"]
+COMMANDS = ["run", "chat", "serve", "demo", "tokenize", "inspect", "ppl", "bench", "quality", "diagnose", "compare"]
 LONG = "600"  # Tokens; far more than are generated before the test interrupts.
 
 needs_model = unittest.skipUnless(MODEL.exists(), f"{MODEL.name} is not in models/: scripts/fetch_model.sh smollm2")
@@ -90,6 +93,8 @@ class HelpAndUsage(CliTest):
         self.expect_error(kvern("run", "-m", "x", "x", "--temp", "-1"), 2, "temperature")
         self.expect_error(kvern("run", "-m", "x", "x", "--top-p", "2"), 2, "top_p")
         self.expect_error(kvern("run", "-m", "x", "x", "--stop", ""), 2, "stop")
+        self.expect_error(kvern("chat", "-m", "x", "--temp", "-1"), 2, "temperature")
+        self.expect_error(kvern("chat", "-m", "x", "-n", "0"), 2, "--max-tokens")
         self.expect_error(kvern("bench", "--prefill", "1;2"), 2, "1;2")
         self.expect_error(kvern("bench", "--batch", "0"), 2, "--batch", "0 sequences")
         self.expect_error(kvern("bench", "--shared-prompt", "1,2"), 2, "--shared-prompt")
@@ -134,7 +139,7 @@ class ModelFiles(CliTest):
                  self.write("text.gguf", b"This is no model.\n" * 100), self.write("cut.gguf", b"GGUF\x03\0\0\0\1\0\0")]
         text = self.write("text.txt", b"a text\n" * 10)
         for path in files:
-            for arguments in (["run", "-m", path, "x"], ["inspect", path], ["tokenize", "-m", path, "x"],
+            for arguments in (["run", "-m", path, "x"], ["chat", "-m", path], ["inspect", path], ["tokenize", "-m", path, "x"],
                               ["ppl", "-m", path, "-f", text], ["bench", "-m", path], ["demo", "-m", path],
                               ["quality", "-m", path, "--text", text], ["diagnose", "-m", path, "--text", text],
                               ["compare", "-m", path, "--text", text]):
@@ -469,6 +474,129 @@ class Measure(CliTest):
         text = result.stdout.decode()
         self.assertIn("texts identical: yes", text)
         self.assertIn("counters as theory says: yes", text)
+
+
+@needs_model
+class Chat(CliTest):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.directory = pathlib.Path(self.temporary.name)
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    def chat(self, *lines, options=("-n", 12)):
+        return kvern("chat", "-m", MODEL, *options, stdin="".join(f"{line}\n" for line in lines).encode())
+
+    def messages(self, name):
+        return json.loads((self.directory / name).read_text())["messages"]
+
+    def test_answers_are_all_that_goes_to_stdout_and_each_turn_reuses_the_one_before(self):
+        result = self.chat("Say hello.", "/stats", "And now in\\", "French.", "/stats", f"/save {self.directory}/a.json")
+        self.expect(result, 0)
+        saved = self.messages("a.json")
+        self.assertEqual([message["role"] for message in saved], ["user", "assistant"] * 2)
+        self.assertEqual(saved[2]["content"], "And now in\nFrench.")
+        answers = [message["content"] for message in saved[1::2]]
+        self.assertEqual(result.stdout.decode(), "".join(f"{answer}\n" for answer in answers))
+
+        stats = result.stderr.decode()
+        turns = [tuple(map(int, turn)) for turn in re.findall(
+            r"last turn: (\d+) prompt tokens, (\d+) found in the cache, (\d+) computed; .*; (\d+) tokens", stats)]
+        (prompt, found, computed, generated), (second, found_again, computed_again, _) = turns
+        self.assertEqual((found, computed), (0, prompt))
+        # All but the last token drawn has keys and values, and that one too where the model ended the answer.
+        self.assertIn(found_again, (prompt + generated - 1, prompt + generated))
+        self.assertEqual(found_again + computed_again, second)
+        self.assertIn(f"goes on, token for token, where the turn before it ended (token {prompt + generated})", stats)
+        self.assertIn(f"2 turns: {prompt + second} prompt tokens", stats)
+
+    def test_undo_takes_a_turn_back_and_the_next_prompt_departs_there(self):
+        result = self.chat("/system Be short.", "Say hello.", "What is a mill?", "/undo",
+                           f"/save {self.directory}/a.json", "What is a mill?", "/stats", "/reset", f"/save {self.directory}/b.json",
+                           f"/load {self.directory}/a.json", "What is a mill?", "/quit", "not sent")
+        self.expect(result, 0)
+        self.assertEqual([message["role"] for message in self.messages("a.json")], ["system", "user", "assistant"])
+        self.assertEqual(self.messages("b.json"), [{"role": "system", "content": "Be short."}])
+        self.assertRegex(result.stderr.decode(), r"departs from the turn before it at token \d+ of \d+")
+        self.assertIn("taken back: What is a mill?", result.stderr.decode())
+
+        # The same question in the same place has the same answer, computed, found again, and from a file.
+        lines = self.chat("/system Be short.", "Say hello.").stdout
+        self.assertTrue(result.stdout.startswith(lines))
+        rest = result.stdout[len(lines):]
+        self.assertEqual(rest, rest[:len(rest) // 3] * 3)
+
+    def test_a_conversation_that_ends_with_a_question_is_answered(self):
+        (self.directory / "q.json").write_text(json.dumps({"messages": [{"role": "user", "content": "Say hello."}]}))
+        self.assertEqual(self.chat(f"/load {self.directory}/q.json").stdout, self.chat("Say hello.").stdout)
+
+    def test_what_fails_is_said_and_the_chat_goes_on(self):
+        bad = self.directory / "bad.json"
+        bad.write_text('{"messages": [{"role": "robot", "content": "x"}]}')
+        result = self.chat("/frobnicate", "/load", f"/load {bad}", "/load /absent/file", "/save /absent/file", "/undo",
+                           "Say hello.")
+        self.expect(result, 1)
+        for part in ("no command /frobnicate", "needs the name of a file", 'bad.json: messages[0] has the role "robot"',
+                     "/absent/file: cannot be opened", "/absent/file cannot be written", "nothing to take back"):
+            self.assertIn(part, result.stderr.decode())
+        self.assertEqual(result.stdout, self.chat("Say hello.").stdout)
+
+    def test_a_full_context_is_told(self):
+        result = self.chat("Say hello.", "/undo", '"""', *["mill"] * 100, '"""', "Say hello.",
+                           options=("-c", 64, "-n", 5))
+        self.expect(result, 1)
+        self.assertRegex(result.stderr.decode(), r"of 2\d\d tokens fills the context of 64: /undo .* /reset")
+        first, second = result.stdout.splitlines()
+        self.assertEqual(first, second)
+        self.assertIn("the context is full", self.chat("Say hello.", options=("-c", 40)).stderr.decode())
+
+    def test_a_model_without_a_template_is_refused(self):
+        data = MODEL.read_bytes()[:4 << 20].replace(b"tokenizer.chat_template", b"tokenizer.chat_tomplate")
+        path = self.directory / "base.gguf"
+        path.write_bytes(data)
+        os.truncate(path, MODEL.stat().st_size)
+        self.expect_error(kvern("chat", "-m", path), 1, str(path), "no chat template", "kvern run")
+
+    def test_ctrl_c_stops_the_answer_and_ctrl_d_the_program(self):
+        terminal, its_end = os.openpty()
+        process = subprocess.Popen([KVERN, "chat", "-m", str(MODEL), "-n", "4000"], stdin=its_end, stderr=its_end,
+                                   stdout=subprocess.PIPE, env=environment(TERM="xterm"))
+        os.close(its_end)
+        shown = b""
+
+        def wait_for(part):
+            nonlocal shown
+            while part not in shown:
+                shown += os.read(terminal, 1000)
+            shown = shown.split(part, 1)[1]
+
+        def wait_for_prompt():
+            wait_for(b"> ")
+            while termios.tcgetattr(terminal)[3] & termios.ICANON:  # Keys are read one by one soon after.
+                time.sleep(0.01)
+
+        wait_for_prompt()
+        os.write(terminal, b"dropped\x03")
+        wait_for(b"^C")
+        wait_for_prompt()
+        for question in (b"List the numbers from 1 to 2000.\n", b"List them again, from 1 to 2000.\n"):
+            os.write(terminal, question)
+            self.assertGreater(len(os.read(process.stdout.fileno(), 1)), 0)  # It streams.
+            wait_for(question[-7:-1])  # The echo of what was typed.
+            process.send_signal(signal.SIGINT)
+            wait_for_prompt()
+            os.read(process.stdout.fileno(), 1 << 16)  # The rest of the answer is in the pipe.
+        os.write(terminal, f"/save {self.directory}/a.json\n".encode())
+        wait_for(b"written")
+        wait_for_prompt()
+        os.write(terminal, b"\x04")
+        process.communicate(timeout=600)
+        os.close(terminal)
+        self.assertEqual(process.returncode, 0)
+        saved = self.messages("a.json")
+        self.assertEqual([message["role"] for message in saved], ["user", "assistant"] * 2)
+        self.assertEqual(saved[0]["content"], "List the numbers from 1 to 2000.")
 
 
 def long_text():
