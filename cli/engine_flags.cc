@@ -8,6 +8,7 @@
 #include "cli/interrupt.h"
 #include "cli/model_path.h"
 #include "cli/output.h"
+#include "kvern/eviction_policy.h"
 
 namespace kvern::cli {
 namespace {
@@ -90,9 +91,26 @@ void EngineFlags::AddAllTo(CLI::App& app, const std::string& context_help) {
   app.add_option("--spill-limit", spill_limit, "Most bytes of that file, like 4GiB; default: 8GiB")
       ->type_name("BYTES")
       ->group(kEngineGroup);
-  app.add_option("--prefill-chunk", prefill_chunk, "Prompt tokens per step")
+  app.add_option("--prefill-chunk", prefill_chunk, "Most prompt tokens per step")
       ->capture_default_str()
       ->type_name("TOKENS")
+      ->group(kEngineGroup);
+  app.add_option("--step-budget", step_budget_ms,
+                 "While answers stream, a step takes about so long: fewer prompt tokens go into it; 0: no limit")
+      ->capture_default_str()
+      ->type_name("MS")
+      ->group(kEngineGroup);
+  app.add_flag("--no-reuse", is_reuse_off,
+               "Let blocks go when their request ends, instead of keeping them for whoever begins alike: same text")
+      ->group(kEngineGroup);
+  app.add_option("--eviction", eviction_policy,
+                 "Which kept blocks make room first: slru, or lru, which a long scan empties")
+      ->check(OneOf(EvictionPolicyNames()))
+      ->capture_default_str()
+      ->type_name("NAME")
+      ->group(kEngineGroup);
+  app.add_flag("--overcommit", overcommits,
+               "Admit requests by what they need now; the last ones wait where answers outgrow the memory together")
       ->group(kEngineGroup);
   app.add_flag("--no-cache", is_cache_off, "Compute all keys and values again in every step: same text, quadratic work")
       ->group(kEngineGroup);
@@ -116,6 +134,10 @@ Result<EngineOptions> EngineFlags::ToOptions() const {
   options.isa = isa;
   options.activations = activations == "f32" ? ActivationMode::kF32 : ActivationMode::kInt8;
   options.prefill_chunk = prefill_chunk;
+  options.step_budget_ms = step_budget_ms;
+  options.cache.reuses_prefixes = !is_reuse_off;
+  options.cache.eviction_policy = eviction_policy;
+  options.cache.overcommits = overcommits;
   options.cache.is_enabled = !is_cache_off;
   options.cache.block_size = block_size;
   options.cache.placement = placement;

@@ -31,6 +31,10 @@ struct EngineFlags {
   std::string spill_limit;
   std::string activations = "int8";
   uint32_t prefill_chunk = EngineOptions().prefill_chunk;
+  uint32_t step_budget_ms = EngineOptions().step_budget_ms;
+  bool is_reuse_off = false;
+  std::string eviction_policy = CacheOptions().eviction_policy;
+  bool overcommits = false;
   bool is_cache_off = false;
   LossyFlags lossy;
 

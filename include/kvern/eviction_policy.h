@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -42,6 +43,9 @@ class EvictionPolicy {
   // Picking removes nothing: OnRemoved follows for each block that really leaves, which need not be the ones picked.
   virtual void PickVictims(size_t count, std::vector<BlockIndex>& victims) = 0;
 };
+
+// The names of all of them, the default first.
+std::vector<std::string> EvictionPolicyNames();
 
 // For a pool of `num_blocks` blocks.
 // Evicts the block unused for longest.

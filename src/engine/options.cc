@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kvcache/placement/placement_registry.h"
+#include "kvcache/policies/policy_registry.h"
 
 namespace kvern {
 namespace {
@@ -64,6 +65,7 @@ Status CacheOptions::Validate() const {
   KVERN_RETURN_IF_ERROR(CheckKvType("k_type", k_type));
   KVERN_RETURN_IF_ERROR(CheckKvType("v_type", v_type));
   KVERN_RETURN_IF_ERROR(FindPlacement(placement).status());
+  KVERN_RETURN_IF_ERROR(FindPolicy(eviction_policy).status());
   return CheckWindow(*this);
 }
 

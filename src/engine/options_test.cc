@@ -79,5 +79,12 @@ TEST(EngineOptionsTest, WindowsThatCannotBeAreRefusedWithTheNumbers) {
   ExpectRefused(options, "without a window");
 }
 
+TEST(CacheOptionsTest, AnUnknownEvictionPolicyIsRefusedWithTheKnownOnes) {
+  CacheOptions options;
+  options.eviction_policy = "random";
+
+  EXPECT_THAT(options.Validate().message(), testing::HasSubstr("'random', expected one of slru, lru"));
+}
+
 }  // namespace
 }  // namespace kvern
