@@ -145,7 +145,7 @@ class BenchServe(unittest.TestCase):
         self.assertEqual(load["requests"]["answered"], 6)
         self.assertIn(load["answer_tokens"], range(6, 25))  # Some texts end early.
         self.assertTrue(load["has_usage"])
-        self.assertAlmostEqual(load["prompt_tokens"] / 6, 20, delta=8)
+        self.assertIn(load["prompt_tokens"] // 6, range(12, 45))  # A name of ten bytes is many tokens of so short a text.
         self.expect(bench_serve(load["url"], "--text", self.text.name), 1, "cannot connect")
 
     @needs_model
