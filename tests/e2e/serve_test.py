@@ -128,14 +128,32 @@ class Answers(ServeTest):
         self.assertIn("Paris", json.loads(result.stdout)["choices"][0]["text"])
 
     def test_the_examples_of_the_documentation_work(self):
-        text = (ROOT / "docs" / "serving.md").read_text()
+        text = (ROOT / "README.md").read_text() + (ROOT / "docs" / "serving.md").read_text()
         examples = re.findall(r"```sh\n(curl .*?)```", text, re.DOTALL)
-        self.assertGreaterEqual(len(examples), 5)
+        self.assertGreaterEqual(len(examples), 6)
         for example in examples:
             command = shlex.split(example.replace("127.0.0.1:8080", f"127.0.0.1:{self.server.port}").replace("\\\n", " "))
             result = subprocess.run(command + ["-sS", "--fail"], capture_output=True, text=True, timeout=DEADLINE)
             self.assertEqual(result.returncode, 0, f"{example}\n{result.stderr}{result.stdout}")
             self.assertNotIn('"error"', result.stdout)
+
+    def test_what_was_computed_once_is_found_and_told(self):
+        prompt = "A mill by the river grinds rye for the whole valley, and once for good."
+        first = self.server.complete(prompt=prompt, max_tokens=8)
+        second = self.server.complete(prompt=prompt + first["choices"][0]["text"] + " Then", max_tokens=2)
+        num_first = first["usage"]["prompt_tokens"]
+        self.assertEqual(first["timings"]["prompt_causes"]["first_time"], num_first)
+        self.assertGreaterEqual(second["timings"]["prompt_causes"]["found"], num_first)
+        self.assertEqual(sum(second["timings"]["prompt_causes"].values()), second["usage"]["prompt_tokens"])
+        other = self.server.complete(prompt=prompt.replace("rye", "oats"), max_tokens=1)["timings"]["divergence"]
+        self.assertIn("rye", other["cached"])
+        self.assertIn("oats", other["prompt"])
+        listed = self.server.request("GET", "/v1/cache/requests")[1]["data"]
+        self.assertEqual(listed[0]["divergence"], other)
+        result = subprocess.run([KVERN, "cache", "ls", "--url", f"http://127.0.0.1:{self.server.port}"],
+                                capture_output=True, text=True, timeout=DEADLINE)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("(everybody)", result.stdout)
 
     def test_the_text_is_that_of_kvern_run(self):
         run = subprocess.run([KVERN, "run", "-m", str(MODEL), PROMPT, "-n", "24", "--json"], capture_output=True, check=True)
