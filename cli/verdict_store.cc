@@ -107,6 +107,8 @@ void VerdictStore::Load() {
       if (digest.is_string() && IsDigest(digest.get<std::string>())) digests_[stamp] = digest.get<std::string>();
     }
   }
+  // Verdicts of other numerics are of other codecs.
+  if (const auto numerics = json.find("numerics"); numerics == json.end() || *numerics != NumericsVersion()) return;
   if (const auto verdicts = json.find("verdicts"); verdicts != json.end() && verdicts->is_array()) {
     for (const Json& item : *verdicts) {
       if (std::optional<CodecVerdict> verdict = VerdictFrom(item)) verdicts_.push_back(*std::move(verdict));
@@ -118,7 +120,10 @@ Status VerdictStore::Save() const {
   if (path_.empty()) return Status::NotFound("there is no place for verdicts: set HOME or give --verdicts FILE");
   Json verdicts = Json::array();
   for (const CodecVerdict& verdict : verdicts_) verdicts.push_back(ToJson(verdict));
-  const Json json = {{"format", kFormat}, {"digests", digests_}, {"verdicts", std::move(verdicts)}};
+  const Json json = {{"format", kFormat},
+                     {"numerics", NumericsVersion()},
+                     {"digests", digests_},
+                     {"verdicts", std::move(verdicts)}};
   std::error_code error;
   const std::filesystem::path path(path_);
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);

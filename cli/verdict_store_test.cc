@@ -57,6 +57,18 @@ TEST_F(VerdictStoreTest, AVerdictOutlivesTheProcess) {
   EXPECT_EQ(found->same_top.error, 0.001);
 }
 
+TEST_F(VerdictStoreTest, AVerdictOfOtherNumericsIsOfAnotherCodec) {
+  ASSERT_TRUE(VerdictStore(path()).Record(Verdict('a', false)).ok());
+  std::ifstream in(path());
+  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const std::string now = "\"numerics\": " + std::to_string(NumericsVersion());
+  ASSERT_NE(text.find(now), std::string::npos) << text;
+  text.replace(text.find(now), now.size(), "\"numerics\": 1");
+  Write(text);
+
+  EXPECT_FALSE(VerdictStore(path()).Find(std::string(64, 'a'), kF16));
+}
+
 TEST_F(VerdictStoreTest, OtherModelsAndCodecsHaveNone) {
   VerdictStore store(path());
   ASSERT_TRUE(store.Record(Verdict('a', true)).ok());

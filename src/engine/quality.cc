@@ -13,6 +13,7 @@
 #include "engine/per_tensor_int8.h"
 #include "engine/quality_lock_step.h"
 #include "engine/quality_statistics.h"
+#include "kernels/numerics_version.h"
 #include "kvern/engine.h"
 #include "platform/huge_pages.h"
 
@@ -237,6 +238,8 @@ Result<std::vector<QualityReport>> MeasureQuality(LoadedModel& loaded, const Qua
   }
   return reports;
 }
+
+uint32_t NumericsVersion() { return kNumericsVersion; }
 
 Result<std::vector<QualityReport>> MeasureQuality(const QualityRequest& request, const QualityProgress& progress) {
   KVERN_RETURN_IF_ERROR(request.engine.Validate());
