@@ -120,10 +120,8 @@ Status VerdictStore::Save() const {
   if (path_.empty()) return Status::NotFound("there is no place for verdicts: set HOME or give --verdicts FILE");
   Json verdicts = Json::array();
   for (const CodecVerdict& verdict : verdicts_) verdicts.push_back(ToJson(verdict));
-  const Json json = {{"format", kFormat},
-                     {"numerics", NumericsVersion()},
-                     {"digests", digests_},
-                     {"verdicts", std::move(verdicts)}};
+  const Json json = {
+      {"format", kFormat}, {"numerics", NumericsVersion()}, {"digests", digests_}, {"verdicts", std::move(verdicts)}};
   std::error_code error;
   const std::filesystem::path path(path_);
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);

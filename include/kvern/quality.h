@@ -92,7 +92,8 @@ std::optional<QualityGate> GateFor(KvType k_type, KvType v_type);
 bool NeedsVerdict(KvType k_type, KvType v_type);
 bool PassesGate(const QualityGate& gate, const QualityNumbers& numbers);
 
-// What codecs and kernels compute is that of this version (docs/numerics.md): reports of another one are of other codecs.
+// What codecs and kernels compute is that of this version (docs/numerics.md): reports of another one are of other
+// codecs.
 uint32_t NumericsVersion();
 
 }  // namespace kvern

@@ -155,6 +155,7 @@ HttpReply Api::Handle(HttpRequest request) {
                           .slots = slots_,
                           .metrics = metrics_,
                           .recent = recent_,
+                          .generated = generated_,
                           .server_stats = server_stats_ ? server_stats_() : HttpServerStats{},
                           .logs_prompts = options_.logs_prompts,
                           .record = record};

@@ -67,6 +67,7 @@ class Api : public HttpHandler {
   TenantSlots slots_;
   Metrics metrics_;
   RecentRequests recent_;
+  GeneratedTexts generated_;
   std::unique_ptr<const ServedModel> model_owner_;
   std::atomic<const ServedModel*> model_ = nullptr;
 };

@@ -83,7 +83,8 @@ TEST_F(OpenApiTest, HasTheFieldsOfReplies) {
     EXPECT_EQ(names, FieldsOf(schema_name)) << schema_name;
   };
 
-  const Json completion = JsonOf(Call(api, MakeRequest("POST", "/v1/completions", R"({"prompt":"abc"})")));
+  const Json completion =
+      JsonOf(Call(api, MakeRequest("POST", "/v1/completions", R"({"prompt":"abc","reuse_generated":true})")));
   check("Completion", completion);
   check("Usage", completion.at("usage"));
   check("Timings", completion.at("timings"));

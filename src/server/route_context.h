@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "server/api_error.h"
+#include "server/generated_texts.h"
 #include "server/http_message.h"
 #include "server/metrics.h"
 #include "server/recent_requests.h"
@@ -23,6 +24,7 @@ struct RouteContext {
   TenantSlots& slots;
   const Metrics& metrics;
   const RecentRequests& recent;
+  GeneratedTexts& generated;
   const HttpServerStats server_stats;
   bool logs_prompts;
   std::shared_ptr<RequestRecord> record;

@@ -18,6 +18,8 @@ struct Choice {
   uint32_t prompt;  // Whose answer it is.
   LogprobsJson logprobs;
   std::string text = {};  // So far, where the answer is sent as a whole.
+  std::string whole_text = {};
+  std::vector<TokenId> tokens = {};
   bool is_begun = false;
   bool is_ended = false;
 };
@@ -29,15 +31,19 @@ uint64_t MicrosSince(std::chrono::steady_clock::time_point begin) {
 
 class AnswerSource : public ReplySource {
  public:
-  // `tokenizer` must outlive it.
-  AnswerSource(AnswerHeader header, bool includes_usage, const Tokenizer& tokenizer, std::vector<Choice> choices,
-               TenantSlots::Slot slot, std::shared_ptr<RequestRecord> record)
+  // What `context` refers to besides the request must outlive it.
+  AnswerSource(AnswerHeader header, const AnswerOptions& options, const RouteContext& context,
+               std::vector<EncodedPrompt> prompts, std::vector<Choice> choices, TenantSlots::Slot slot)
       : header_(std::move(header)),
-        includes_usage_(includes_usage),
-        tokenizer_(tokenizer),
+        includes_usage_(options.includes_usage),
+        reuses_generated_(options.reuses_generated),
+        tokenizer_(context.model->engine.tokenizer()),
+        generated_(context.generated),
+        salt_(context.tenant.cache_group),
+        prompts_(std::move(prompts)),
         choices_(std::move(choices)),
         slot_(std::move(slot)),
-        record_(std::move(record)) {}
+        record_(context.record) {}
   ~AnswerSource() override { FillRecord(); }
 
   void OnReady(std::function<void()> wake) override {
@@ -55,12 +61,19 @@ class AnswerSource : public ReplySource {
   // `ended`: the choice whose last piece this is.
   void Append(HttpResponse& response, Json choice, const Choice* ended = nullptr) const;
   void AppendWhole(HttpResponse& response);
+  void Remember(const Choice& choice);
+  // With reuse_generated: which ids the prompt became, since an answer is exact for ids.
+  void AddReuse(Json& reply, const EncodedPrompt& prompt) const;
   Usage CountUsage() const;
   void FillRecord();
 
   const AnswerHeader header_;
   const bool includes_usage_;
+  const bool reuses_generated_;
   const Tokenizer& tokenizer_;
+  GeneratedTexts& generated_;
+  const std::string salt_;
+  const std::vector<EncodedPrompt> prompts_;
   std::vector<Choice> choices_;
   const TenantSlots::Slot slot_;
   const std::shared_ptr<RequestRecord> record_;
@@ -98,6 +111,8 @@ bool AnswerSource::ReadChoice(Choice& choice, HttpResponse& response) {
     has_events = true;
     if (!record_->first_token_us.has_value()) record_->first_token_us = MicrosSince(record_->begin);
     choice.text += event->text;
+    choice.whole_text += event->text;
+    if (event->token >= 0) choice.tokens.push_back(event->token);
     choice.logprobs.Add(*event);
   }
   if (header_.is_streamed && has_events) {
@@ -112,11 +127,27 @@ bool AnswerSource::ReadChoice(Choice& choice, HttpResponse& response) {
   choice.is_ended = true;
   if (!choice.stream.status().ok()) return !Fail(choice.stream.status(), response);
   if (choice.stream.finish_reason() == FinishReason::kCancelled) return !Fail(Status::Cancelled(""), response);
+  Remember(choice);
   if (header_.is_streamed) {
     const std::string reason = FinishReasonText(choice.stream.finish_reason());
     Append(response, LastStreamedChoice(header_.kind, choice.index, reason), &choice);
   }
   return true;
+}
+
+// What a later prompt may go on from. A stop text is not part of the answer, but its tokens are.
+void AnswerSource::Remember(const Choice& choice) {
+  const EncodedPrompt& prompt = prompts_[choice.prompt];
+  if (prompt.text.empty() || choice.stream.finish_reason() == FinishReason::kStopString) return;
+  std::vector<TokenId> tokens = prompt.tokens;
+  tokens.insert(tokens.end(), choice.tokens.begin(), choice.tokens.end());
+  generated_.Add(salt_, prompt.text + choice.whole_text, std::move(tokens));
+}
+
+void AnswerSource::AddReuse(Json& reply, const EncodedPrompt& prompt) const {
+  if (!reuses_generated_) return;
+  reply["reused_ids"] = prompt.num_reused_ids;
+  reply["prompt_token_ids"] = prompt.tokens;
 }
 
 // Ends the whole reply: the other choices are cancelled with it.
@@ -141,6 +172,7 @@ void AnswerSource::Append(HttpResponse& response, Json choice, const Choice* end
   if (ended != nullptr) {
     chunk["timings"] = TimingsJson({ended->stream.stats()});
     chunk["timings"]["divergence"] = DivergenceJson(ended->stream.divergence(), tokenizer_);
+    AddReuse(chunk, prompts_[ended->prompt]);
   }
   response.body += Event(chunk);
 }
@@ -157,6 +189,7 @@ void AnswerSource::AppendWhole(HttpResponse& response) {
   body["usage"] = ToJson(CountUsage());
   body["timings"] = TimingsJson(stats);
   body["timings"]["divergence"] = DivergenceJson(choices_.front().stream.divergence(), tokenizer_);
+  AddReuse(body, prompts_.front());
   response.body = DumpJson(body);
 }
 
@@ -239,18 +272,32 @@ std::optional<ApiError> CheckModelName(const ServedModel& model, const std::stri
                   .code = "model_not_found"};
 }
 
-std::variant<EncodedPrompt, ApiError> EncodePrompt(const ServedModel& model, const std::string& text, std::string path,
-                                                   bool adds_special) {
-  const uint64_t context = model.engine.options().context_tokens;
-  if (text.size() / std::max<uint64_t>(1, model.max_token_bytes) > context) {
+std::variant<EncodedPrompt, ApiError> EncodePrompt(const RouteContext& context, const AnswerOptions& answer,
+                                                   std::string text, std::string path, bool adds_special) {
+  const ServedModel& model = *context.model;
+  const uint64_t context_tokens = model.engine.options().context_tokens;
+  if (text.size() / std::max<uint64_t>(1, model.max_token_bytes) > context_tokens) {
     return ApiError{.message = path + ": is a text of " + std::to_string(text.size()) +
-                               " bytes, which has more tokens than the context of " + std::to_string(context),
+                               " bytes, which has more tokens than the context of " + std::to_string(context_tokens),
                     .param = path,
                     .code = "context_length_exceeded"};
   }
-  auto tokens = model.engine.tokenizer().Encode(text, {.add_special = adds_special, .parse_special = true});
-  if (!tokens.ok()) return ApiError{.message = path + ": " + tokens.status().message(), .param = path};
-  return EncodedPrompt{std::move(tokens).value(), std::move(path)};
+  EncodedPrompt prompt;
+  size_t num_bytes = 0;
+  if (answer.reuses_generated) {
+    if (auto beginning = context.generated.Find(context.tenant.cache_group, text)) {
+      num_bytes = beginning->num_bytes;
+      prompt.tokens = std::move(beginning->tokens);
+      prompt.num_reused_ids = prompt.tokens.size();
+    }
+  }
+  auto rest = model.engine.tokenizer().Encode(std::string_view(text).substr(num_bytes),
+                                              {.add_special = adds_special && num_bytes == 0, .parse_special = true});
+  if (!rest.ok()) return ApiError{.message = path + ": " + rest.status().message(), .param = path};
+  prompt.tokens.insert(prompt.tokens.end(), rest->begin(), rest->end());
+  prompt.path = std::move(path);
+  prompt.text = std::move(text);
+  return prompt;
 }
 
 HttpReply StartAnswer(RouteContext& context, AnswerKind kind, const AnswerOptions& options,
@@ -270,9 +317,10 @@ HttpReply StartAnswer(RouteContext& context, AnswerKind kind, const AnswerOption
   request.num_top_logprobs = options.num_top_logprobs;
   request.tenant = context.tenant.name;
   request.cache_salt = context.tenant.cache_group;
+  request.keep_seconds = options.keep_seconds;
   std::vector<Choice> choices;
   for (uint32_t p = 0; p < prompts.size(); ++p) {
-    request.prompt = std::move(prompts[p].tokens);
+    request.prompt = prompts[p].tokens;
     auto streams = model.engine.SubmitChoices(request, options.num_choices);
     if (!streams.ok()) {
       return ReplyWith(context, FromEngine(streams.status(), ParameterOf(streams.status(), prompts[p].path)));
@@ -303,9 +351,8 @@ HttpReply StartAnswer(RouteContext& context, AnswerKind kind, const AnswerOption
   } else {
     reply.response.headers = {{"Content-Type", "application/json"}};
   }
-  reply.source =
-      std::make_unique<AnswerSource>(std::move(header), options.includes_usage, context.model->engine.tokenizer(),
-                                     std::move(choices), std::move(*slot), context.record);
+  reply.source = std::make_unique<AnswerSource>(std::move(header), options, context, std::move(prompts),
+                                                std::move(choices), std::move(*slot));
   return reply;
 }
 

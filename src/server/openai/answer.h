@@ -13,13 +13,15 @@ namespace kvern::server {
 // Token ids of a prompt, and the name of the field that they come from.
 struct EncodedPrompt {
   std::vector<TokenId> tokens;
-  std::string path;  // "prompt[1]"
+  std::string path;             // "prompt[1]"
+  std::string text = {};        // That the tokens were cut from; "" where they came as ids.
+  uint64_t num_reused_ids = 0;  // Leading tokens that are those of an earlier answer and its prompt.
 };
 
-// `text` as token ids, control tokens in it included. An error names `path`; a text that cannot fit the context,
-// however it is cut, is refused before it is looked at.
-std::variant<EncodedPrompt, ApiError> EncodePrompt(const ServedModel& model, const std::string& text, std::string path,
-                                                   bool adds_special);
+// `text` as token ids, control tokens in it included, as `answer` says of answers that it goes on from. An error names
+// `path`; a text that cannot fit the context, however it is cut, is refused before it is looked at.
+std::variant<EncodedPrompt, ApiError> EncodePrompt(const RouteContext& context, const AnswerOptions& answer,
+                                                   std::string text, std::string path, bool adds_special);
 
 // Submits options.num_choices answers to each prompt, at most so many tokens each unless the client says so, and
 // returns the reply that follows them, or an error.

@@ -8,6 +8,8 @@
 namespace kvern::server {
 namespace {
 
+constexpr uint32_t kMaxKeepSeconds = 7 * 24 * 3600;
+
 constexpr uint32_t kMaxTokensLimit = std::numeric_limits<int32_t>::max();
 
 // Fields of other servers and of later versions that would change the answer: better refused than passed over.
@@ -159,6 +161,8 @@ void ReadAnswerFields(FieldReader& fields, AnswerOptions& answer) {
   bool ignores_eos = false;
   fields.Bool("ignore_eos", ignores_eos);
   answer.ends_at_eos = !ignores_eos;
+  fields.Bool("reuse_generated", answer.reuses_generated);
+  fields.UInt32("cache_keep_seconds", answer.keep_seconds, 0, kMaxKeepSeconds);
 }
 
 }  // namespace kvern::server

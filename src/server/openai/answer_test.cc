@@ -56,6 +56,33 @@ std::string GreedyText(const std::string& prompt, size_t num_tokens) {
 
 Json ErrorOf(const HttpResponse& response) { return JsonOf(response).at("error"); }
 
+TEST_F(AnswerTest, AGeneratedAnswerIsGoneOnFromByItsIds) {
+  options_.cache.reuses_prefixes = true;
+  Start();
+  const Json first = JsonOf(Complete(R"({"prompt":"abc","max_tokens":6,"temperature":0,"ignore_eos":true})"));
+  Json next = {{"prompt", "abc" + first.at("choices")[0].at("text").get<std::string>() + "de"},
+               {"max_tokens", 1},
+               {"reuse_generated", true}};
+
+  const Json second = JsonOf(Complete(DumpJson(next)));
+
+  // The text of an answer may be none that a tokenizer can read; its ids are what was generated.
+  std::vector<TokenId> ids = FakeTokenizer().Encode("abc", {}).value();
+  const std::vector<TokenId> answer = FakeGreedyAnswer(ids, 6);
+  ids.insert(ids.end(), answer.begin(), answer.end());
+  const std::vector<TokenId> rest = FakeTokenizer().Encode("de", {}).value();
+  ids.insert(ids.end(), rest.begin(), rest.end());
+  EXPECT_EQ(second.at("prompt_token_ids"), Json(ids));
+  EXPECT_EQ(second.at("reused_ids"), 9);
+  EXPECT_EQ(second.at("usage").at("prompt_tokens_details").at("cached_tokens"), 8);
+}
+
+TEST_F(AnswerTest, IdsAreToldOnlyWhereTheyAreAskedFor) {
+  Start();
+
+  EXPECT_FALSE(JsonOf(Complete(R"({"prompt":"abc","max_tokens":1})")).contains("prompt_token_ids"));
+}
+
 TEST_F(AnswerTest, ACompletionIsThatOfTheEngine) {
   Start();
 

@@ -46,7 +46,7 @@ HttpReply ChatCompletions(RouteContext& context) {
   const auto text = Render(model, request);
   if (const auto* error = std::get_if<ApiError>(&text)) return ReplyWith(context, *error);
   // The template writes the tokens that stand at the beginning itself.
-  auto prompt = EncodePrompt(model, std::get<std::string>(text), "messages", /*adds_special=*/false);
+  auto prompt = EncodePrompt(context, request.answer, std::get<std::string>(text), "messages", /*adds_special=*/false);
   if (const auto* error = std::get_if<ApiError>(&prompt)) return ReplyWith(context, *error);
   if (context.logs_prompts) context.record->prompt = std::get<std::string>(text);
   std::vector<EncodedPrompt> prompts;

@@ -27,7 +27,7 @@ HttpReply Completions(RouteContext& context) {
       continue;
     }
     const auto& text = std::get<std::string>(request.prompts[i]);
-    auto prompt = EncodePrompt(model, text, std::move(path), /*adds_special=*/true);
+    auto prompt = EncodePrompt(context, request.answer, text, std::move(path), /*adds_special=*/true);
     if (const auto* error = std::get_if<ApiError>(&prompt)) return ReplyWith(context, *error);
     if (context.logs_prompts) context.record->prompt += text;
     prompts.push_back(std::get<EncodedPrompt>(std::move(prompt)));

@@ -28,6 +28,8 @@ struct AnswerOptions {
   bool wants_logprobs = false;
   uint32_t num_top_logprobs = 0;
   bool ends_at_eos = true;
+  bool reuses_generated = false;  // A text that goes on from an answer begins with the tokens that were generated.
+  uint32_t keep_seconds = 0;      // As in Request.
 };
 
 struct ChatRequest {
