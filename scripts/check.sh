@@ -5,12 +5,12 @@
 #   scripts/check.sh            all of them
 #   scripts/check.sh STAGE...   some: format includes clang asan tsan arm fuzz
 #
-# Every stage runs, also after one has failed; the end lists them with their times. FUZZ_SECONDS (20) is the time that
+# Every stage runs, also after one has failed; the end lists them with their times. FUZZ_SECONDS (10) is the time that
 # each fuzz target gets.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-fuzz_seconds=${FUZZ_SECONDS:-20}
+fuzz_seconds=${FUZZ_SECONDS:-10}
 jobs=$(nproc)
 
 configure() { [[ -f build/$1/build.ninja ]] || cmake --preset "$1" >/dev/null; }
