@@ -11,6 +11,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "server/http_format.h"
+
 namespace kvern::server {
 namespace {
 
@@ -22,14 +24,6 @@ using Millis = std::chrono::milliseconds;
 using Parser = http::response_parser<http::string_body>;
 
 constexpr size_t kMaxBufferBytes = 128u << 10;  // Above HttpClientOptions::max_header_bytes.
-
-std::string LowerCase(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
 
 std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
 

@@ -26,6 +26,14 @@ void AppendHeader(std::string& head, std::string_view name, std::string_view val
 
 }  // namespace
 
+std::string LowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
 std::string_view ReasonPhrase(unsigned status) {
   switch (status) {
     case 200: return "OK";

@@ -36,4 +36,7 @@ inline constexpr std::string_view kEventComment = ":\n\n";
 // The path of a request target: without the query, and without scheme and host where a client sends them.
 std::string_view PathOf(std::string_view target);
 
+// ASCII letters; names of headers are the same in any case.
+std::string LowerCase(std::string_view text);
+
 }  // namespace kvern::server

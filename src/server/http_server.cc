@@ -71,14 +71,6 @@ class BodyBytes {
   uint64_t num_bytes_ = 0;
 };
 
-std::string LowerCase(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
-
 std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
 void FillHead(const Parser::value_type& message, HttpRequest& request) {

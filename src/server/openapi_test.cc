@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "server/http_format.h"
 #include "server/openai/requests.h"
 #include "tests/support/api_harness.h"
 #include "tests/support/fake_engine.h"
@@ -47,9 +48,7 @@ TEST_F(OpenApiTest, HasTheRoutesOfTheServer) {
     for (const auto& [method, operation] : methods.items()) documented.insert(method + " " + path);
   }
   for (const Route& route : AllRoutes()) {
-    std::string method(route.method);
-    for (char& c : method) c = static_cast<char>(c - 'A' + 'a');
-    served.insert(method + " " + std::string(route.path));
+    served.insert(LowerCase(route.method) + " " + std::string(route.path));
   }
 
   EXPECT_EQ(documented, served);

@@ -24,7 +24,7 @@ class RecentRequests {
                   {"prompt_tokens", record.prompt_tokens},
                   {"cached_tokens", record.cached_tokens},
                   {"prompt_causes", ToJson(record.causes)},
-                  {"divergence", record.divergence.empty() ? Json(nullptr) : Json::parse(record.divergence)}};
+                  {"divergence", record.divergence}};
     const std::lock_guard lock(mutex_);
     entries_.push_front(std::move(entry));
     if (entries_.size() > kMost) entries_.pop_back();

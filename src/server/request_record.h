@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "server/json.h"
+
 namespace kvern::server {
 
 // Why the tokens of prompts were computed, or were not; they add up to the prompts'. As in RequestStats.
@@ -35,8 +37,8 @@ struct RequestRecord {
   uint64_t cached_tokens = 0;
   uint64_t generated_tokens = 0;
   PromptCauses causes;
-  std::string divergence;  // JSON: where the first prompt left what is cached, and the texts from there. "": nowhere.
-  uint64_t queue_us = 0;   // As in RequestStats; the longest of several answers.
+  Json divergence;        // As DivergenceJson, of the first prompt.
+  uint64_t queue_us = 0;  // As in RequestStats; the longest of several answers.
   uint64_t prefill_us = 0;
   uint64_t decode_us = 0;
   std::optional<uint64_t> first_token_us;  // From `begin` to the first token.

@@ -225,8 +225,7 @@ void AnswerSource::FillRecord() {
     record.decode_us = std::max(record.decode_us, stats.decode_us);
     AddCauses(stats, record.causes);
   }
-  const Json divergence = DivergenceJson(choices_.front().stream.divergence(), tokenizer_);
-  record.divergence = divergence.is_null() ? "" : DumpJson(divergence);
+  record.divergence = DivergenceJson(choices_.front().stream.divergence(), tokenizer_);
   if (!record.finish_reason.empty()) return;
   const bool is_ended = std::ranges::all_of(choices_, &Choice::is_ended);
   record.finish_reason = is_ended ? FinishReasonText(choices_.front().stream.finish_reason()) : "cancelled";
