@@ -147,7 +147,7 @@ class ServeCommand : public Command {
     api.SetModel(DescribeModel(*engine, id));
     WriteOut("kvern: serving " + id + " on " + address + "   curl " + address +
              "/v1/completions -H 'Content-Type: application/json' -d '{\"prompt\": \"The capital of France is\", "
-             "\"max_tokens\": 16}'\n");
+             "\"max_tokens\": 16, \"temperature\": 0}'\n");
     FlushOut();
     AwaitInterrupt();
     std::fprintf(stderr, "kvern: ending: running requests have %g seconds\n", drain_s_);
