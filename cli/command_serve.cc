@@ -33,6 +33,7 @@ constexpr char kExamples[] =
     "Ctrl-C or SIGTERM: no new requests, running ones end within --drain seconds, exit code 0. A second one kills it.\n"
     "docs/serving.md tells about keys, limits and metrics, docs/api.md about routes and fields.";
 
+constexpr uint32_t kBudgetContexts = 4;    // Where no budget is given.
 constexpr milliseconds kDrainGrace{2000};  // For the last event of streams that have to end.
 
 milliseconds FromSeconds(double seconds) { return milliseconds(static_cast<int64_t>(seconds * 1000)); }
@@ -44,6 +45,9 @@ class ServeCommand : public Command {
     AddServerTo(app);
     AddAccessTo(app);
     engine_.AddAllTo(app, "Longest prompt and answer together; default: the model's, at most 8192");
+    app.get_option("--kv-budget")
+        ->description(
+            "Memory for keys and values, like 512MiB or 2GiB; default: what four requests of the longest context need");
     app.footer(kExamples);
   }
 
@@ -52,6 +56,7 @@ class ServeCommand : public Command {
     Result<EngineOptions> options = engine_.ToOptions();
     if (!options.ok()) return FailUsage(options.status());
     options->max_sequences = max_sequences_;
+    options->cache.budget_contexts = std::min(kBudgetContexts, max_sequences_);
     options->max_queued = max_queued_;
     if (const Status status = options->Validate(); !status.ok()) return FailUsage(status);
     for (const double seconds : {idle_s_, header_s_, body_s_, write_s_, drain_s_}) {

@@ -31,8 +31,9 @@ struct TokenRange {
 struct CacheOptions {
   bool is_enabled =
       true;  // Off: every step computes the keys and values of all tokens again (a baseline to compare with).
-  uint64_t budget_bytes = 0;  // Bytes for K and V of all sequences together; 0: what context_tokens need.
-  uint32_t block_size = 64;   // Tokens per block; a multiple of 16, at most 4096.
+  uint64_t budget_bytes = 0;     // Bytes for K and V of all sequences together; 0: as budget_contexts says.
+  uint32_t budget_contexts = 1;  // What so many sequences of context_tokens need.
+  uint32_t block_size = 64;      // Tokens per block; a multiple of 16, at most 4096.
   KvType k_type = KvType::kF16;
   KvType v_type = KvType::kF16;
   // How the tokens of a sequence lie in memory; all give the same answer (docs/extending.md).

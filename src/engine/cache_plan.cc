@@ -116,11 +116,12 @@ Result<CachePlan> PlanCache(const EngineOptions& options, const ModelConfig& mod
   KVERN_RETURN_IF_ERROR(CheckContext(options, spec, model.context_tokens));
   const uint32_t wanted = WantedContext(options, spec, model.context_tokens);
   const uint64_t needed = spec.BytesOf(spec.MostBlocks(wanted));
-  if (needed == std::numeric_limits<uint64_t>::max()) {
+  if (needed > std::numeric_limits<uint64_t>::max() / (uint64_t{options.cache.budget_contexts} + 1)) {
     return Status::ResourceExhausted("KV cache: a context of " + std::to_string(wanted) +
                                      " tokens needs more bytes than 64 bits can count");
   }
-  const uint64_t budget = options.cache.budget_bytes != 0 ? options.cache.budget_bytes : needed;
+  const uint64_t budget =
+      options.cache.budget_bytes != 0 ? options.cache.budget_bytes : needed * options.cache.budget_contexts;
   const uint32_t context = LongestThatFits(spec, budget, wanted);
   if (context == 0) {
     return Status::ResourceExhausted("KV cache: the budget is " + std::to_string(budget) + " bytes, one block of " +

@@ -39,6 +39,16 @@ TEST(CachePlanTest, DefaultBudgetHoldsOneSequenceOfTheContext) {
   EXPECT_EQ(Plan(65, 0, 8192).budget_bytes, 2 * kBlockBytes);
 }
 
+TEST(CachePlanTest, TheDefaultBudgetHoldsAsManyAsWanted) {
+  EngineOptions options;
+  options.context_tokens = 65;
+  options.cache.budget_contexts = 3;
+
+  EXPECT_EQ(PlanCache(options, Model(8192))->budget_bytes, 6 * kBlockBytes);
+  options.cache.budget_bytes = 5 * kBlockBytes;
+  EXPECT_EQ(PlanCache(options, Model(8192))->budget_bytes, 5 * kBlockBytes);
+}
+
 TEST(CachePlanTest, SmallBudgetShortensTheContext) {
   const CachePlan plan = Plan(1000, 4 * kBlockBytes + 5, 8192);
 

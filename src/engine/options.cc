@@ -62,6 +62,7 @@ Status CacheOptions::Validate() const {
     return Status::InvalidArgument("block_size is " + std::to_string(block_size) + ", expected a multiple of " +
                                    std::to_string(kMinBlockSize) + " up to " + std::to_string(kMaxBlockSize));
   }
+  KVERN_RETURN_IF_ERROR(CheckRange("budget_contexts", budget_contexts, 1, kMaxSequences));
   KVERN_RETURN_IF_ERROR(CheckKvType("k_type", k_type));
   KVERN_RETURN_IF_ERROR(CheckKvType("v_type", v_type));
   KVERN_RETURN_IF_ERROR(FindPlacement(placement).status());
