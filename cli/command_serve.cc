@@ -56,6 +56,7 @@ class ServeCommand : public Command {
     Result<EngineOptions> options = engine_.ToOptions();
     if (!options.ok()) return FailUsage(options.status());
     options->max_sequences = max_sequences_;
+    options->cache.prefaults = true;
     options->cache.budget_contexts = std::min(kBudgetContexts, max_sequences_);
     options->max_queued = max_queued_;
     if (const Status status = options->Validate(); !status.ok()) return FailUsage(status);

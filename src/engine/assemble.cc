@@ -16,6 +16,7 @@
 #include "platform/affinity.h"
 #include "platform/file_system.h"
 #include "platform/huge_pages.h"
+#include "platform/prefault.h"
 #include "platform/scratch_file.h"
 #include "tiers/file_store.h"
 
@@ -46,6 +47,12 @@ Result<std::unique_ptr<Tokenizer>> TokenizerFor(const GgufFile& file, uint32_t m
                               " tokens, the embedding " + std::to_string(model_vocab_size));
   }
   return tokenizer;
+}
+
+std::unique_ptr<Prefault> PrefaultOf(KvCache& cache) {
+  std::vector<std::span<uint8_t>> memory;
+  for (size_t g = 0; g < cache.num_groups(); ++g) memory.push_back(cache.pool(g).memory());
+  return std::make_unique<Prefault>(std::move(memory));
 }
 
 // Runs `load` on a thread of its own where the system gives one, else when its result is asked for.
@@ -106,6 +113,7 @@ Result<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options, const
   model_options.progress = progress;
   KVERN_ASSIGN_OR_RETURN(parts.model, LoadModel(file, model_options));
   KVERN_ASSIGN_OR_RETURN(parts.tokenizer, tokenizer.get());
+  if (options.cache.prefaults) parts.prefault = PrefaultOf(*parts.cache);
   KVERN_RETURN_IF_ERROR(CentreKeys(*parts.cache, *parts.model, *parts.tokenizer));
   parts.model_info = DescribeModel(file);
   parts.load_us =

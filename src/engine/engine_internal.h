@@ -10,6 +10,7 @@
 #include "kvern/block_store.h"
 #include "kvern/engine.h"
 #include "model/model.h"
+#include "platform/prefault.h"
 
 namespace kvern {
 
@@ -23,6 +24,7 @@ struct EngineParts {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<Model> model;
   std::unique_ptr<KvCache> cache;
+  std::unique_ptr<Prefault> prefault;      // Of the cache's memory; may be null.
   std::unique_ptr<BlockStore> store;       // For preempted sequences; may be null.
   std::function<void()> on_engine_thread;  // Runs first on the engine thread; may be empty.
   uint64_t load_us = 0;

@@ -122,7 +122,8 @@ class BlockPool {
   uint64_t total_blocks() const { return states_.size(); }
   uint64_t free_blocks() const { return free_.num_free(); }
   uint64_t idle_blocks() const { return num_idle_; }
-  uint8_t* BlockBytes(BlockIndex block);  // layout().block_bytes() of them.
+  uint8_t* BlockBytes(BlockIndex block);                                    // layout().block_bytes() of them.
+  std::span<uint8_t> memory() { return {memory_.data(), memory_.size()}; }  // Of all blocks.
   const BlockLayout& layout() const { return layout_; }
   KvView view();
   // KvView::key_centres of this pool; before any block is written.
