@@ -41,6 +41,9 @@ def panel(title, x_title, points, left):
         parts.append(text(left + LEFT - 6, y_of(value) + 4, f"{value:g}", "end"))
     for index, (label, _) in enumerate(points):
         parts.append(text(x_of(index), HEIGHT - BOTTOM + 16, label))
+    # The names stand in the upper corner that the lines leave free.
+    highest = [max(values["median"] for values in engines.values()) for _, engines in points]
+    names_x, anchor = (left + LEFT + 8, "start") if highest[-1] > highest[0] else (left + WIDTH - RIGHT, "end")
     for number, engine in enumerate(dict.fromkeys(name for _, engines in points for name in engines)):
         color = COLORS[number % len(COLORS)]
         line = [(x_of(i), engines[engine]) for i, (_, engines) in enumerate(points) if engine in engines]
@@ -50,7 +53,7 @@ def panel(title, x_title, points, left):
             parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y_of(values["min"]):.1f}" '
                          f'y2="{y_of(values["max"]):.1f}" stroke="{color}"/>')
             parts.append(f'<circle cx="{x:.1f}" cy="{y_of(values["median"]):.1f}" r="3.5" fill="{color}"/>')
-        parts.append(text(left + WIDTH - RIGHT, TOP + 12 + 16 * number, engine, "end", fill=color))
+        parts.append(text(names_x, TOP + 12 + 16 * number, engine, anchor, fill=color))
     return parts
 
 
