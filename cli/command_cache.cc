@@ -20,7 +20,6 @@ constexpr char kExamples[] =
     "Examples:\n"
     "  kvern cache ls\n"
     "  kvern cache why --url http://127.0.0.1:8080 --api-key KEY\n"
-    "  kvern cache clear\n"
     "\n"
     "ls and clear need the key of an admin where the server has keys; why shows the requests of the key's tenant.";
 

@@ -11,11 +11,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// "1 request", "2 requests".
-std::string Counted(uint64_t count, const std::string& what) {
-  return FormatCount(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 std::string FormatMs(double ms) { return FormatFixed(ms, ms < 10 ? 2 : ms < 1000 ? 1 : 0); }
 
 std::vector<std::string> Row(const char* name, const Percentiles& p) {
@@ -32,10 +27,10 @@ std::string PlanText(const LoadPlan& plan) {
   std::string text = plan.rate > 0
                          ? FormatRate(plan.rate) + (plan.num_turns > 1 ? " conversations" : " requests") +
                                " a second arrive (Poisson), at most " + FormatCount(plan.num_clients) + " at once"
-                         : Counted(plan.num_clients, "client");
+                         : FormatCountOf(plan.num_clients, "client");
   text += "; ";
   if (plan.shared_tokens > 0) text += "a shared prefix of " + FormatCount(plan.shared_tokens) + " tokens, ";
-  if (plan.num_turns > 1) text += Counted(plan.num_turns, "turn") + " each with ";
+  if (plan.num_turns > 1) text += FormatCountOf(plan.num_turns, "turn") + " each with ";
   text += "about " + FormatCount(plan.prompt_tokens) + " prompt tokens, up to " + FormatCount(plan.max_tokens) +
           " in the answer; seed " + std::to_string(plan.seed);
   return text;
@@ -116,7 +111,7 @@ LoadSummary Summarize(const std::vector<AnswerSample>& samples, double wall_s, u
 std::string LoadText(const LoadTarget& target, const LoadPlan& plan, const LoadSummary& summary) {
   std::string text =
       target.url + ", " + EscapeBytes(target.model) + (plan.is_chat ? ", chat" : "") + "\n" + PlanText(plan) + "\n";
-  text += Counted(summary.num_asked, "request") + " in " + FormatFixed(summary.wall_s, 1) + " s, at most " +
+  text += FormatCountOf(summary.num_asked, "request") + " in " + FormatFixed(summary.wall_s, 1) + " s, at most " +
           FormatCount(summary.peak_at_once) + " at once: " + FormatCount(summary.num_done) + " answered, " +
           FormatCount(summary.num_failed) + " failed";
   if (summary.num_hung_up > 0) text += ", " + FormatCount(summary.num_hung_up) + " hung up as planned";
