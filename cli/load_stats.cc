@@ -1,7 +1,6 @@
 #include "cli/load_stats.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "cli/format.h"
@@ -55,26 +54,25 @@ Percentiles PercentilesOf(std::vector<double> values) {
   result.count = values.size();
   if (values.empty()) return result;
   std::ranges::sort(values);
-  const auto at = [&values](double share) {
-    const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(values.size())));
-    return values[std::max<size_t>(rank, 1) - 1];
-  };
+  const auto at = [&values](size_t percent) { return values[(percent * values.size() + 99) / 100 - 1]; };
   result.mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-  result.p50 = at(0.50);
-  result.p90 = at(0.90);
-  result.p99 = at(0.99);
+  result.p50 = at(50);
+  result.p90 = at(90);
+  result.p99 = at(99);
   result.max = values.back();
   return result;
 }
 
-LoadSummary Summarize(const std::vector<AnswerSample>& samples, double wall_s, uint64_t peak_at_once) {
+LoadSummary Summarize(const LoadOutcome& outcome) {
   LoadSummary summary;
-  summary.num_asked = samples.size();
-  summary.wall_s = wall_s;
-  summary.peak_at_once = peak_at_once;
+  summary.num_asked = outcome.samples.size();
+  summary.wall_s = outcome.wall_s;
+  summary.peak_at_once = outcome.peak_at_once;
+  summary.num_never_asked = outcome.num_never_asked;
+  bool has_usage = true;
   std::vector<double> first_token, gaps, per_token, latency;
   uint64_t answer_tokens = 0;
-  for (const AnswerSample& sample : samples) {
+  for (const AnswerSample& sample : outcome.samples) {
     answer_tokens += sample.answer_tokens();
     switch (sample.outcome) {
       case AnswerOutcome::kDone: break;
@@ -88,7 +86,7 @@ LoadSummary Summarize(const std::vector<AnswerSample>& samples, double wall_s, u
       }
     }
     ++summary.num_done;
-    summary.has_usage = summary.has_usage && sample.has_usage;
+    has_usage = has_usage && sample.has_usage;
     summary.tokens.prompt_tokens += sample.usage.prompt_tokens;
     summary.tokens.cached_tokens += sample.usage.cached_tokens;
     summary.tokens.completion_tokens += sample.answer_tokens();
@@ -101,9 +99,10 @@ LoadSummary Summarize(const std::vector<AnswerSample>& samples, double wall_s, u
   summary.gap_ms = PercentilesOf(std::move(gaps));
   summary.ms_per_token = PercentilesOf(std::move(per_token));
   summary.latency_ms = PercentilesOf(std::move(latency));
-  if (wall_s > 0) {
-    summary.tokens_per_s = static_cast<double>(answer_tokens) / wall_s;
-    summary.requests_per_s = static_cast<double>(summary.num_done) / wall_s;
+  summary.has_usage = has_usage && summary.num_done > 0;
+  if (outcome.wall_s > 0) {
+    summary.tokens_per_s = static_cast<double>(answer_tokens) / outcome.wall_s;
+    summary.requests_per_s = static_cast<double>(summary.num_done) / outcome.wall_s;
   }
   return summary;
 }
@@ -121,9 +120,15 @@ std::string LoadText(const LoadTarget& target, const LoadPlan& plan, const LoadS
                                 Row("between tokens", summary.gap_ms),
                                 Row("per token, by answer", summary.ms_per_token),
                                 Row("whole answer", summary.latency_ms)});
-  text += "\nanswers: " + FormatCount(summary.tokens.completion_tokens) + " tokens; with those of answers not whole " +
-          FormatRate(summary.tokens_per_s) + " tok/s; " + FormatRate(summary.requests_per_s) + " answers/s\n";
+  text += "\nanswers: " + FormatCountOf(summary.tokens.completion_tokens, "token") + ", " +
+          FormatRate(summary.requests_per_s) + " answers/s; " + FormatRate(summary.tokens_per_s) +
+          " tok/s, tokens of answers that are not whole included\n";
   if (summary.num_done > 0) text += TokenText(summary);
+  if (summary.num_never_asked > 0) {
+    text += "never asked: " + FormatCountOf(summary.num_never_asked, plan.num_turns > 1 ? "conversation" : "request") +
+            " that had arrived still waited at the end, and no time above has their wait: the server is too slow for "
+            "this rate, or --clients too few\n";
+  }
   for (const auto& [kind, failure] : summary.failures) {
     text += "failed: " + FormatCount(failure.count) + " x " + kind + ", the first: " + failure.message + "\n";
   }
@@ -156,7 +161,8 @@ ordered_json LoadJson(const LoadTarget& target, const LoadPlan& plan, const Load
             {"answered", summary.num_done},
             {"hung_up", summary.num_hung_up},
             {"cut", summary.num_cut},
-            {"failed", summary.num_failed}}},
+            {"failed", summary.num_failed},
+            {"never_asked", summary.num_never_asked}}},
           {"failures", std::move(failures)},
           {"time_to_first_token_ms", ToJson(summary.first_token_ms)},
           {"between_tokens_ms", ToJson(summary.gap_ms)},
