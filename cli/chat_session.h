@@ -46,8 +46,6 @@ class ChatSession {
   void AddAnswer(const std::vector<TokenId>& prompt, const std::vector<TokenId>& answer, std::string text);
   // Against the turn before; nullopt for the first prompt.
   std::optional<PromptChange> CompareToLast(const std::vector<TokenId>& prompt) const;
-  // Tokens of the last prompt and its answer.
-  uint64_t known_tokens() const { return known_.size(); }
 
   // Removes what the user said last and the answer to it. Returns what was said; nullopt where there is nothing.
   std::optional<std::string> Undo();

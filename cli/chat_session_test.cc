@@ -89,7 +89,6 @@ TEST(ChatSessionTest, APromptGoesOnWhereTheTurnBeforeEnded) {
 
   EXPECT_TRUE(change.is_continued());
   EXPECT_EQ(change.known_tokens, std::string("^[user:hi][assistant:ho").size());
-  EXPECT_EQ(session.known_tokens(), change.known_tokens);
 }
 
 TEST(ChatSessionTest, AnAnswerThatIsEncodedOtherwiseIsFound) {
@@ -238,7 +237,7 @@ TEST(ChatStatsTest, CountsTheLastTurnAndAllTurns) {
   EXPECT_THAT(text, HasSubstr("2 turns: 30 prompt tokens, 14 found in the cache, 16 computed; first token after "
                               "0.015 s (mean); 8 tokens at 3"));
   EXPECT_THAT(text, HasSubstr("departs from the turn before it at token 14 of 15: \"b\" where \"a\\n\" was"));
-  EXPECT_THAT(text, HasSubstr("context: 23 of 100 tokens"));
+  EXPECT_THAT(text, HasSubstr("context at the end of the last turn: 23 of 100 tokens"));
 }
 
 }  // namespace

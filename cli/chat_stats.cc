@@ -50,9 +50,9 @@ std::string ChatStats::Sums::Text(const char* name) const {
 std::string ChatStats::Text(uint64_t context_tokens) const {
   if (total_.turns == 0) return "no answer yet\n";
   std::string text = last_.Text("last turn");
-  text += total_.Text((FormatCount(total_.turns) + (total_.turns == 1 ? " turn" : " turns")).c_str());
+  text += total_.Text(FormatCountOf(total_.turns, "turn").c_str());
   text += "last prompt: " + ChangeText(change_) + "\n";
-  text += "context: " + FormatCount(last_.prompt_tokens + last_.generated);
+  text += "context at the end of the last turn: " + FormatCount(last_.prompt_tokens + last_.generated);
   // A window may leave the length of a conversation without limit.
   if (context_tokens < std::numeric_limits<uint32_t>::max() / 2) text += " of " + FormatCount(context_tokens);
   return text + " tokens\n";

@@ -13,13 +13,12 @@
 #include "cli/output.h"
 #include "cli/own_server.h"
 #include "cli/sample_text.h"
+#include "cli/server_call.h"
 
 namespace kvern::cli {
 namespace {
 
 using server::HttpClient;
-using server::HttpResponse;
-using server::HttpUrl;
 using server::Json;
 
 constexpr char kExamples[] =
@@ -57,19 +56,19 @@ class BenchServeCommand : public Command {
     if (!text.ok()) return Fail(text.status());
     Result<Workload> workload = Workload::Create(plan_, *text);
     if (!workload.ok()) return Fail(workload.status());
-    if (!url_.empty()) return Measure(*workload);
+    if (!server_.url.empty()) return Measure(*workload, /*own_server=*/nullptr);
 
     auto server = OwnServer::Start(ServerArguments());
     if (!server.ok()) return Fail(server.status());
-    url_ = (*server)->url();
-    return Measure(*workload);
+    server_.url = (*server)->url();
+    return Measure(*workload, server->get());
   }
 
  private:
   void AddServerTo(CLI::App& app) {
     const char* const group = "Server";
-    app.add_option("URL", url_, "Server to ask, like http://127.0.0.1:8080")->type_name("");
-    app.add_option("--api-key", api_key_, "Key for it")->type_name("KEY")->group(group);
+    app.add_option("URL", server_.url, "Server to ask, like http://127.0.0.1:8080")->type_name("");
+    app.add_option("--api-key", server_.api_key, "Key for it")->type_name("KEY")->group(group);
     app.add_option("--served-model", model_, "Model to ask for; default: the first that the server lists")
         ->type_name("NAME")
         ->group(group);
@@ -87,7 +86,8 @@ class BenchServeCommand : public Command {
       return app.add_option(name, value, help)->type_name(type)->group(group);
     };
     add("--requests", plan_.num_requests, "Requests, all clients together; default: 100 where no --duration is given",
-        "N");
+        "N")
+        ->check(CLI::Range(1u, UINT32_MAX));
     add("--duration", plan_.duration_s, "Seconds after which nothing new is asked", "SECONDS");
     add("--clients", plan_.num_clients, "Clients that each ask again as soon as they are answered", "N")
         ->capture_default_str();
@@ -110,16 +110,14 @@ class BenchServeCommand : public Command {
 
   Status CheckOptions() {
     KVERN_RETURN_IF_ERROR(plan_.Validate());
-    for (const char c : api_key_) {
-      if (c <= ' ' || c > '~') return Status::InvalidArgument("--api-key: expected printable ASCII without spaces");
-    }
-    if (url_.empty()) return Status::Ok();
+    KVERN_RETURN_IF_ERROR(server_.Validate());
+    if (server_.url.empty()) return Status::Ok();
     if (!model_path_.empty() || !server_args_.empty()) {
       return Status::InvalidArgument(
           "-m and --server-args are for a server of this program's own: leave them or the "
           "URL out");
     }
-    return server::ParseHttpUrl(url_).status();
+    return server_.Address().status();
   }
 
   std::vector<std::string> ServerArguments() const {
@@ -133,58 +131,34 @@ class BenchServeCommand : public Command {
     return arguments;
   }
 
-  int Measure(Workload& workload) {
-    auto client = Connect();
+  int Measure(Workload& workload, OwnServer* own_server) {
+    const auto address = server_.Address();
+    if (!address.ok()) return Fail(address.status());
+    auto client = HttpClient::Create(*address);
     if (!client.ok()) return Fail(client.status());
     if (const Status status = FindModel(**client); !status.ok()) return Fail(status);
     if (const Status status = CountTokens(**client, workload); !status.ok()) return Fail(status);
 
-    LoadRun run(plan_, workload, {.headers = Headers(), .model = model_}, *std::move(client));
-    run.Run();
+    LoadRun run(plan_, workload, {.headers = server_.Headers(), .model = model_}, *std::move(client));
+    const auto is_server_gone = [own_server] { return own_server != nullptr && own_server->HasEnded(); };
+    const LoadOutcome outcome = run.Run([&] { return WasInterrupted() || is_server_gone(); });
 
-    const LoadSummary summary = Summarize(run.samples(), run.wall_s(), run.peak_at_once());
-    const LoadTarget target = {.url = url_, .model = model_};
+    const LoadSummary summary = Summarize(outcome);
+    const LoadTarget target = {.url = server_.url, .model = model_};
     WriteOut(is_json_ ? Dump(LoadJson(target, plan_, summary)) : LoadText(target, plan_, summary));
     if (WasInterrupted()) return Fail(Status::Cancelled("interrupted; the numbers are of what was done"));
+    if (is_server_gone())
+      return Fail(Status::Unavailable("the server has ended during the load; the numbers are of what was done"));
     if (summary.num_done + summary.num_hung_up > 0) return kExitDone;
     return Fail(Status::Unavailable("no request was answered"));
   }
 
-  Result<std::unique_ptr<HttpClient>> Connect() {
-    KVERN_ASSIGN_OR_RETURN(HttpUrl url, server::ParseHttpUrl(url_));
-    // The base URL of OpenAI's own clients ends like this.
-    if (url.path.ends_with("/v1")) url.path.resize(url.path.size() - 3);
-    return HttpClient::Create(url);
-  }
-
-  std::vector<server::HttpHeader> Headers() const {
-    std::vector<server::HttpHeader> headers = {{"Content-Type", "application/json"}};
-    if (!api_key_.empty()) headers.push_back({"Authorization", "Bearer " + api_key_});
-    return headers;
-  }
-
-  // The reply's JSON. Its error where the status is not 200.
-  Result<Json> Ask(HttpClient& client, server::HttpCall call) const {
-    call.headers = Headers();
-    const std::string what = url_ + ": " + call.method + " " + call.path;
-    const OnInterrupt hang_up([&client] { client.HangUp(); });
-    const Result<HttpResponse> reply = client.Ask(std::move(call));
-    if (!reply.ok()) return Status(reply.status().code(), what + ": " + reply.status().message());
-    if (reply->status != 200) {
-      return Status::Unavailable(what + ": HTTP " + std::to_string(reply->status) + ": " +
-                                 ReadErrorMessage(reply->body));
-    }
-    Result<Json> json = server::ParseJson(reply->body);
-    if (!json.ok()) return Status::Corruption(what + ": the reply " + json.status().message());
-    return json;
-  }
-
   Status FindModel(HttpClient& client) {
     if (!model_.empty()) return Status::Ok();
-    KVERN_ASSIGN_OR_RETURN(const Json list, Ask(client, {.path = "/v1/models"}));
+    KVERN_ASSIGN_OR_RETURN(const Json list, AskServer(client, server_, {.path = "/v1/models"}));
     const Json::json_pointer id("/data/0/id");
     if (!list.contains(id) || !list[id].is_string()) {
-      return Status::NotFound(url_ + " lists no model: name one with --served-model");
+      return Status::NotFound(server_.url + " lists no model: name one with --served-model");
     }
     model_ = list[id].get<std::string>();
     return Status::Ok();
@@ -203,7 +177,7 @@ class BenchServeCommand : public Command {
     server::HttpCall call = {.method = "POST",
                              .path = plan_.is_chat ? "/v1/chat/completions" : "/v1/completions",
                              .body = server::DumpJson(body)};
-    KVERN_ASSIGN_OR_RETURN(const Json answer, Ask(client, std::move(call)));
+    KVERN_ASSIGN_OR_RETURN(const Json answer, AskServer(client, server_, std::move(call)));
     const AnswerUsage usage = answer.contains("usage") ? ReadUsage(answer["usage"]) : AnswerUsage{};
     if (usage.prompt_tokens == 0) {
       std::fprintf(stderr, "kvern: the server counts no prompt tokens: lengths are taken as 4 bytes a token\n");
@@ -214,8 +188,7 @@ class BenchServeCommand : public Command {
   }
 
   LoadPlan plan_;
-  std::string url_;
-  std::string api_key_;
+  ServerAccess server_;
   std::string model_;
   std::string model_path_;
   std::string server_args_;

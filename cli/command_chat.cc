@@ -29,6 +29,10 @@ constexpr char kExamples[] =
     "\n"
     "Answers go to stdout, everything else to stderr. In the chat, /help shows the commands.";
 
+constexpr std::string_view kAlone[] = {"undo", "reset", "stats", "help", "quit", "exit"};  // Take no argument.
+
+constexpr uint64_t kMaxSavedBytes = 64u << 20;  // More than any context holds.
+
 constexpr char kHelp[] =
     "  /system TEXT  what the model is told to be; without TEXT, nothing\n"
     "  /undo         takes back your last message and its answer\n"
@@ -57,6 +61,7 @@ class Chat {
   Status Generate();
   bool Save(const std::string& path) const;
   bool Load(const std::string& path);
+  bool SetSystem(const std::string& text);
   bool Undo();
   static bool Check(const Status& status) { return status.ok() || Fail(status) == kExitDone; }
 
@@ -107,13 +112,18 @@ std::optional<std::string> Chat::ReadText() {
 
 bool Chat::RunCommand(const SlashCommand& command) {
   const auto& [name, argument] = command;
+  if (!argument.empty() && std::ranges::find(kAlone, name) != std::end(kAlone)) {
+    return Check(Status::InvalidArgument("/" + name + " stands alone, but \"" + EscapeBytes(argument) +
+                                         "\" follows; a message that begins with a slash begins with //"));
+  }
   if (name == "quit" || name == "exit") return is_ended_ = true;
   if (name == "undo") return Undo();
   if (name == "save") return Save(argument);
   if (name == "load") return Load(argument);
-  if (name == "system") return Check(session_.SetSystem(argument));
+  if (name == "system") return SetSystem(argument);
   if (name == "reset") {
     session_.Reset();
+    std::fprintf(stderr, "a new conversation%s\n", session_.messages().empty() ? "" : "; the system message stays");
   } else if (name == "stats") {
     std::fputs(stats_.Text(engine_.options().context_tokens).c_str(), stderr);
   } else if (name == "help") {
@@ -170,19 +180,26 @@ Status Chat::Generate() {
 bool Chat::Save(const std::string& path) const {
   if (path.empty()) return Check(Status::InvalidArgument("/save needs the name of a file"));
   if (!Check(WriteFile(path, session_.ToJson()))) return false;
-  std::fprintf(stderr, "%s messages written to %s\n", FormatCount(session_.messages().size()).c_str(), path.c_str());
+  std::fprintf(stderr, "%s written to %s\n", FormatCountOf(session_.messages().size(), "message").c_str(),
+               path.c_str());
   return true;
 }
 
 bool Chat::Load(const std::string& path) {
   if (path.empty() || path == "-") return Check(Status::InvalidArgument("/load needs the name of a file"));
-  const Result<std::string> text = ReadInput(path);
+  const Result<std::string> text = ReadInput(path, kMaxSavedBytes);
   if (!text.ok()) return Check(text.status());
   if (const Status status = session_.Load(*text); !status.ok()) {
     return Check(Status(status.code(), path + ": " + status.message()));
   }
-  std::fprintf(stderr, "%s messages read from %s\n", FormatCount(session_.messages().size()).c_str(), path.c_str());
+  std::fprintf(stderr, "%s read from %s\n", FormatCountOf(session_.messages().size(), "message").c_str(), path.c_str());
   return !session_.awaits_answer() || Answer();
+}
+
+bool Chat::SetSystem(const std::string& text) {
+  if (!Check(session_.SetSystem(text))) return false;
+  std::fputs(text.empty() ? "there is no system message now\n" : "the system message is set\n", stderr);
+  return true;
 }
 
 bool Chat::Undo() {
@@ -198,7 +215,7 @@ class ChatCommand : public Command {
     app.add_option("--system", system_, "What the model is told to be, before the conversation")->type_name("TEXT");
     app.add_option("-n,--max-tokens", max_tokens_, "Longest answer; less where the context has no room for it")
         ->capture_default_str()
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(1u, 1u << 20))
         ->type_name("N");
     AddSamplingTo(app, sampling_);
     engine_.AddAllTo(app, "Longest conversation, answers included; default: the model's, at most 8192");

@@ -44,12 +44,12 @@ class PplCommand : public Command {
         app.add_option("--stride", stride_, "Slide by so many tokens instead of scoring half of each chunk");
     stride->type_name("N");
     app.add_option("--score-from", score_from_, "Score the tokens from this one of each chunk on, not its second half")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(1u, 1u << 20))
         ->excludes(stride)
         ->type_name("N");
     app.add_option("--recompute-every", recompute_every_,
                    "With --window: score every Nth token behind it with the window recomputed too")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(1u, 1u << 20))
         ->type_name("N");
     app.add_option("--chunks", max_windows_, "Score only so many chunks; 0: all")
         ->capture_default_str()

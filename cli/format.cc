@@ -131,6 +131,10 @@ std::string FormatCount(uint64_t count) {
   return grouped;
 }
 
+std::string FormatCountOf(uint64_t count, const std::string& what) {
+  return FormatCount(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 std::string FormatRate(double per_second) {
   if (!std::isfinite(per_second) || per_second <= 0) return "-";
   const int digits = per_second >= 100 ? 0 : per_second >= 10 ? 1 : 2;

@@ -18,8 +18,9 @@ Result<std::vector<uint32_t>> ParseCounts(std::string_view text);
 // "100-149,300" -> those positions, the last one of a range included.
 Result<std::vector<TokenRange>> ParseRanges(std::string_view text);
 
-std::string FormatBytes(uint64_t bytes);    // 1536 -> "1.5 KiB"
-std::string FormatCount(uint64_t count);    // 1234567 -> "1,234,567"
+std::string FormatBytes(uint64_t bytes);                             // 1536 -> "1.5 KiB"
+std::string FormatCount(uint64_t count);                             // 1234567 -> "1,234,567"
+std::string FormatCountOf(uint64_t count, const std::string& what);  // 1, "turn" -> "1 turn"; 2 -> "2 turns"
 std::string FormatRate(double per_second);  // Three significant digits; "-" where there is no rate (0 or not finite).
 std::string FormatFixed(double value, int digits);
 std::string FormatSeconds(uint64_t us);   // "0.123 s"

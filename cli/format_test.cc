@@ -10,6 +10,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+TEST(FormatCountOfTest, OneIsOne) {
+  EXPECT_EQ(FormatCountOf(0, "turn"), "0 turns");
+  EXPECT_EQ(FormatCountOf(1, "turn"), "1 turn");
+  EXPECT_EQ(FormatCountOf(1200, "turn"), "1,200 turns");
+}
+
 TEST(ParseBytesTest, ReadsNumbersWithAndWithoutSuffix) {
   EXPECT_EQ(*ParseBytes("512"), 512u);
   EXPECT_EQ(*ParseBytes("64KiB"), 64u * 1024);

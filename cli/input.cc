@@ -8,7 +8,7 @@
 
 namespace kvern::cli {
 
-Result<std::string> ReadInput(const std::string& path) {
+Result<std::string> ReadInput(const std::string& path, uint64_t max_bytes) {
   const bool is_stdin = path == "-";
   const std::string name = is_stdin ? "standard input" : path;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(is_stdin ? stdin : std::fopen(path.c_str(), "rb"),
@@ -19,7 +19,13 @@ Result<std::string> ReadInput(const std::string& path) {
   }
   std::string text;
   char buffer[65536];
-  while (const size_t count = std::fread(buffer, 1, sizeof(buffer), file.get())) text.append(buffer, count);
+  while (const size_t count = std::fread(buffer, 1, sizeof(buffer), file.get())) {
+    text.append(buffer, count);
+    if (text.size() > max_bytes) {
+      return Status::ResourceExhausted(name + ": has more than " + std::to_string(max_bytes) +
+                                       " bytes, which is the most that is read");
+    }
+  }
   if (std::ferror(file.get())) return Status::IoError(name + ": cannot be read: " + std::strerror(errno));
   return text;
 }

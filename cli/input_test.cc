@@ -10,6 +10,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+TEST(ReadInputTest, AFileThatIsTooLongIsRefusedBeforeItIsRead) {
+  const Status status = ReadInput("/dev/zero", 100'000).status();
+
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("/dev/zero: has more than 100000 bytes"));
+  EXPECT_EQ(ReadInput("/dev/null", 0).value(), "");
+}
+
 TEST(ParseTokenIdsTest, ReadsJsonArraysAndPlainLists) {
   EXPECT_THAT(*ParseTokenIds("[1, 2,3]\n", 10), ElementsAre(1, 2, 3));
   EXPECT_THAT(*ParseTokenIds("4 5\n6", 10), ElementsAre(4, 5, 6));

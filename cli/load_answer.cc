@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cli/format.h"
+#include "cli/json_fields.h"
 
 namespace kvern::cli {
 namespace {
@@ -12,41 +13,25 @@ using server::Json;
 constexpr size_t kMaxMessageBytes = 300;
 constexpr size_t kMaxBodyBytes = 16u << 20;
 
-// Null where `json` is no object or has no such field.
-const Json* Find(const Json& json, const char* name) {
-  if (!json.is_object()) return nullptr;
-  const auto found = json.find(name);
-  return found == json.end() || found->is_null() ? nullptr : &*found;
-}
-
-uint64_t CountOf(const Json& json, const char* name) {
-  const Json* const field = Find(json, name);
-  return field != nullptr && field->is_number_unsigned() ? field->get<uint64_t>() : 0;
-}
-
-std::string StringOf(const Json* json) {
-  return json != nullptr && json->is_string() ? json->get<std::string>() : std::string();
-}
-
 const Json* FirstChoice(const Json& answer) {
-  const Json* const choices = Find(answer, "choices");
+  const Json* const choices = FindField(answer, "choices");
   return choices != nullptr && choices->is_array() && !choices->empty() ? &choices->front() : nullptr;
 }
 
 // The text of a choice: of completions, of a chat's pieces, of a whole chat answer. A model that thinks aloud puts that
 // into a field of its own, which is text as well.
 std::string TextOf(const Json& choice) {
-  if (const Json* const text = Find(choice, "text")) return StringOf(text);
+  if (const Json* const text = FindField(choice, "text")) return StringOf(text);
   for (const char* name : {"delta", "message"}) {
-    const Json* const part = Find(choice, name);
+    const Json* const part = FindField(choice, name);
     if (part == nullptr) continue;
-    return StringOf(Find(*part, "reasoning_content")) + StringOf(Find(*part, "content"));
+    return StringOf(FindField(*part, "reasoning_content")) + StringOf(FindField(*part, "content"));
   }
   return "";
 }
 
 std::string MessageOf(const Json& error) {
-  const Json* const message = Find(error, "message");
+  const Json* const message = FindField(error, "message");
   return message != nullptr ? StringOf(message) : server::DumpJson(error);
 }
 
@@ -59,7 +44,7 @@ std::string OneLine(std::string_view text) {
 // As in ReadErrorMessage, with all bytes as they came.
 std::string ErrorMessage(std::string_view body) {
   const Result<Json> json = server::ParseJson(body);
-  const Json* const error = json.ok() ? Find(*json, "error") : nullptr;
+  const Json* const error = json.ok() ? FindField(*json, "error") : nullptr;
   if (error == nullptr) return std::string(body);
   return error->is_string() ? StringOf(error) : MessageOf(*error);
 }
@@ -69,7 +54,7 @@ std::string ErrorMessage(std::string_view body) {
 AnswerUsage ReadUsage(const Json& usage) {
   AnswerUsage read = {.prompt_tokens = CountOf(usage, "prompt_tokens"),
                       .completion_tokens = CountOf(usage, "completion_tokens")};
-  if (const Json* const details = Find(usage, "prompt_tokens_details")) {
+  if (const Json* const details = FindField(usage, "prompt_tokens_details")) {
     read.cached_tokens = CountOf(*details, "cached_tokens");
   }
   return read;
@@ -104,15 +89,15 @@ void AnswerReader::OnEvent(const std::string& data, double now_ms) {
   if (data == "[DONE]") return;
   const Result<Json> event = server::ParseJson(data);
   if (!event.ok()) return Fail("no answer", "an event " + event.status().message());
-  if (const Json* const error = Find(*event, "error")) return Fail("error in the stream", MessageOf(*error));
-  if (const Json* const usage = Find(*event, "usage")) {
+  if (const Json* const error = FindField(*event, "error")) return Fail("error in the stream", MessageOf(*error));
+  if (const Json* const usage = FindField(*event, "usage")) {
     sample_.usage = ReadUsage(*usage);
     sample_.has_usage = true;
   }
   const Json* const choice = FirstChoice(*event);
   if (choice == nullptr) return;
   OnText(TextOf(*choice), now_ms);
-  is_finished_ = is_finished_ || Find(*choice, "finish_reason") != nullptr;
+  is_finished_ = is_finished_ || FindField(*choice, "finish_reason") != nullptr;
 }
 
 void AnswerReader::OnText(const std::string& text, double now_ms) {
@@ -132,7 +117,7 @@ void AnswerReader::OnWholeBody(double now_ms) {
   if (choice == nullptr) return Fail("no answer", body_);
   OnText(TextOf(*choice), now_ms);
   is_finished_ = true;
-  if (const Json* const usage = Find(*answer, "usage")) {
+  if (const Json* const usage = FindField(*answer, "usage")) {
     sample_.usage = ReadUsage(*usage);
     sample_.has_usage = true;
   }

@@ -28,7 +28,7 @@ class LoadRun::Sink : public server::ReplySink {
   void OnHead(const server::HttpResponse& head) override { answer_.OnHead(head); }
   void OnBody(std::string_view bytes) override { answer_.OnBody(bytes, run_.NowMs()); }
   void OnEnd(const Status& status) override {
-    const bool is_cut = run_.is_interrupted_;
+    const bool is_cut = run_.is_stopped_;
     answer_.OnEnd(status, run_.NowMs(), is_cut ? AnswerOutcome::kCut : AnswerOutcome::kHungUp);
     run_.OnAnswer(conversation_, answer_);
   }
@@ -54,19 +54,21 @@ LoadRun::Clock::time_point LoadRun::At(double ms) const {
   return start_ + std::chrono::microseconds(static_cast<int64_t>(1000 * ms));
 }
 
-void LoadRun::Run() {
+LoadOutcome LoadRun::Run(const std::function<bool()>& must_stop) {
   const OnInterrupt is_polled_for;
   ProgressBar bar("requests", 1000, /*shows_time_left=*/true);
   start_ = Clock::now();
   client_->RunAt(start_, [this] { Begin(); });
   while (!end_.try_acquire_for(kProgressInterval)) {
     bar.Update(Progress());
-    if (!WasInterrupted()) continue;
-    is_interrupted_ = true;
+    if (!must_stop()) continue;
+    is_stopped_ = true;
     break;
   }
   owned_client_.reset();  // Hangs up what is left and waits until its sinks have been told.
-  if (is_interrupted_) wall_s_ = NowMs() / 1000;
+  if (is_stopped_) outcome_.wall_s = NowMs() / 1000;
+  if (!HasAskedAll()) outcome_.num_never_asked = waiting_.size();
+  return std::move(outcome_);
 }
 
 uint64_t LoadRun::Progress() const {
@@ -77,7 +79,7 @@ uint64_t LoadRun::Progress() const {
 }
 
 bool LoadRun::MayAsk() const {
-  if (is_interrupted_ || (plan_.num_requests > 0 && num_asked_ >= plan_.num_requests)) return false;
+  if (is_stopped_ || HasAskedAll()) return false;
   return plan_.duration_s == 0 || NowMs() < 1000 * plan_.duration_s;
 }
 
@@ -89,7 +91,8 @@ void LoadRun::Begin() {
 
 void LoadRun::ScheduleArrival() {
   const double due_ms = 1000 * arrivals_.NextS();
-  awaits_arrival_ = MayAsk() && (plan_.duration_s == 0 || due_ms < 1000 * plan_.duration_s);
+  // Not MayAsk: what is due before the end arrives even where this thread is late.
+  awaits_arrival_ = !is_stopped_ && !HasAskedAll() && (plan_.duration_s == 0 || due_ms < 1000 * plan_.duration_s);
   if (!awaits_arrival_) return CheckEnd();
   client_->RunAt(At(due_ms), [this, due_ms] {
     Arrive(due_ms);
@@ -98,10 +101,10 @@ void LoadRun::ScheduleArrival() {
 }
 
 void LoadRun::Arrive(double due_ms) {
-  if (num_conversations_ >= plan_.num_clients) {
-    waiting_.push_back(due_ms);
-  } else if (MayAsk()) {
+  if (num_conversations_ < plan_.num_clients && MayAsk()) {
     BeginConversation(due_ms);
+  } else {
+    waiting_.push_back(due_ms);
   }
 }
 
@@ -112,7 +115,7 @@ void LoadRun::BeginConversation(double due_ms) {
 
 void LoadRun::Ask(std::shared_ptr<Conversation> conversation, double due_ms) {
   ++num_asked_;
-  peak_at_once_ = std::max(peak_at_once_, ++num_under_way_);
+  outcome_.peak_at_once = std::max(outcome_.peak_at_once, ++num_under_way_);
   server::HttpCall call = {.method = "POST",
                            .path = plan_.is_chat ? "/v1/chat/completions" : "/v1/completions",
                            .headers = access_.headers,
@@ -133,7 +136,7 @@ std::optional<std::chrono::microseconds> LoadRun::HangUpTime(const Conversation&
 
 void LoadRun::OnAnswer(const std::shared_ptr<Conversation>& conversation, const AnswerReader& answer) {
   const AnswerSample& sample = answer.sample();
-  samples_.push_back(sample);
+  outcome_.samples.push_back(sample);
   --num_under_way_;
   ++num_ended_;
   if (sample.outcome != AnswerOutcome::kDone) return Replace(sample.outcome == AnswerOutcome::kFailed);
@@ -145,7 +148,8 @@ void LoadRun::OnAnswer(const std::shared_ptr<Conversation>& conversation, const 
 }
 
 void LoadRun::Replace(bool pauses) {
-  if (pauses) {
+  // In the open loop the arrivals set the pace: a pause would be the tool's time, counted as the server's.
+  if (pauses && plan_.rate == 0 && MayAsk()) {
     client_->RunAt(At(NowMs() + kPauseAfterFailureMs), [this] { Replace(/*pauses=*/false); });
     return;
   }
@@ -163,7 +167,7 @@ void LoadRun::Replace(bool pauses) {
 void LoadRun::CheckEnd() {
   if (has_ended_ || num_conversations_ > 0 || awaits_arrival_) return;
   has_ended_ = true;
-  wall_s_ = NowMs() / 1000;
+  outcome_.wall_s = NowMs() / 1000;
   end_.release();
 }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <semaphore>
@@ -13,6 +14,7 @@
 
 #include "cli/load_answer.h"
 #include "cli/load_plan.h"
+#include "cli/load_stats.h"
 #include "cli/load_workload.h"
 #include "server/http_client.h"
 
@@ -24,7 +26,7 @@ struct LoadAccess {
   std::string model;
 };
 
-// One run, once. Everything but Run and the results lives on the I/O thread of the client, so nothing here needs a
+// One run, once. Everything but Run lives on the I/O thread of the client, so nothing here needs a
 // lock.
 class LoadRun {
  public:
@@ -32,13 +34,8 @@ class LoadRun {
   LoadRun(const LoadPlan& plan, const Workload& workload, LoadAccess access,
           std::unique_ptr<server::HttpClient> client);
 
-  // To the end of the plan, or to Ctrl-C, which hangs up what is under way.
-  void Run();
-
-  // After Run.
-  const std::vector<AnswerSample>& samples() const { return samples_; }
-  double wall_s() const { return wall_s_; }  // From the first request to the end of the last.
-  uint64_t peak_at_once() const { return peak_at_once_; }
+  // To the end of the plan, or until `must_stop`, which is asked ten times a second: what is under way is hung up then.
+  LoadOutcome Run(const std::function<bool()>& must_stop);
 
  private:
   class Sink;
@@ -46,6 +43,7 @@ class LoadRun {
 
   double NowMs() const;
   Clock::time_point At(double ms) const;
+  bool HasAskedAll() const { return plan_.num_requests > 0 && num_asked_ >= plan_.num_requests; }
   bool MayAsk() const;
 
   void Begin();
@@ -69,23 +67,21 @@ class LoadRun {
   server::HttpClient* const client_;  // The same: still called while Run destroys it.
   PoissonArrivals arrivals_;
   Clock::time_point start_;
-  std::atomic<bool> is_interrupted_ = false;
+  std::atomic<bool> is_stopped_ = false;
   std::atomic<uint64_t> num_ended_ = 0;
   std::binary_semaphore end_{0};
-  double wall_s_ = 0;
 
-  // I/O thread.
+  // I/O thread, while there is one.
   bool has_ended_ = false;
   bool awaits_arrival_ = false;
   uint64_t next_conversation_ = 0;
   uint64_t num_asked_ = 0;
-  uint64_t num_under_way_ = 0;  // Requests.
-  uint64_t peak_at_once_ = 0;
+  uint64_t num_under_way_ = 0;      // Requests.
   uint64_t num_conversations_ = 0;  // That go on, pauses included.
-  std::deque<double> waiting_;      // Arrivals beyond plan_.num_clients: when each was due.
+  std::deque<double> waiting_;      // Arrivals beyond plan_.num_clients, or too late: when each was due.
   double done_latency_ms_ = 0;      // Sum over requests that are done,
   uint64_t num_done_ = 0;           // and their number.
-  std::vector<AnswerSample> samples_;
+  LoadOutcome outcome_;
 };
 
 }  // namespace kvern::cli

@@ -1,7 +1,6 @@
 #include "cli/load_stats.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "cli/format.h"
@@ -10,11 +9,6 @@ namespace kvern::cli {
 namespace {
 
 using nlohmann::ordered_json;
-
-// "1 request", "2 requests".
-std::string Counted(uint64_t count, const std::string& what) {
-  return FormatCount(count) + " " + what + (count == 1 ? "" : "s");
-}
 
 std::string FormatMs(double ms) { return FormatFixed(ms, ms < 10 ? 2 : ms < 1000 ? 1 : 0); }
 
@@ -32,10 +26,10 @@ std::string PlanText(const LoadPlan& plan) {
   std::string text = plan.rate > 0
                          ? FormatRate(plan.rate) + (plan.num_turns > 1 ? " conversations" : " requests") +
                                " a second arrive (Poisson), at most " + FormatCount(plan.num_clients) + " at once"
-                         : Counted(plan.num_clients, "client");
+                         : FormatCountOf(plan.num_clients, "client");
   text += "; ";
   if (plan.shared_tokens > 0) text += "a shared prefix of " + FormatCount(plan.shared_tokens) + " tokens, ";
-  if (plan.num_turns > 1) text += Counted(plan.num_turns, "turn") + " each with ";
+  if (plan.num_turns > 1) text += FormatCountOf(plan.num_turns, "turn") + " each with ";
   text += "about " + FormatCount(plan.prompt_tokens) + " prompt tokens, up to " + FormatCount(plan.max_tokens) +
           " in the answer; seed " + std::to_string(plan.seed);
   return text;
@@ -60,26 +54,25 @@ Percentiles PercentilesOf(std::vector<double> values) {
   result.count = values.size();
   if (values.empty()) return result;
   std::ranges::sort(values);
-  const auto at = [&values](double share) {
-    const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(values.size())));
-    return values[std::max<size_t>(rank, 1) - 1];
-  };
+  const auto at = [&values](size_t percent) { return values[(percent * values.size() + 99) / 100 - 1]; };
   result.mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-  result.p50 = at(0.50);
-  result.p90 = at(0.90);
-  result.p99 = at(0.99);
+  result.p50 = at(50);
+  result.p90 = at(90);
+  result.p99 = at(99);
   result.max = values.back();
   return result;
 }
 
-LoadSummary Summarize(const std::vector<AnswerSample>& samples, double wall_s, uint64_t peak_at_once) {
+LoadSummary Summarize(const LoadOutcome& outcome) {
   LoadSummary summary;
-  summary.num_asked = samples.size();
-  summary.wall_s = wall_s;
-  summary.peak_at_once = peak_at_once;
+  summary.num_asked = outcome.samples.size();
+  summary.wall_s = outcome.wall_s;
+  summary.peak_at_once = outcome.peak_at_once;
+  summary.num_never_asked = outcome.num_never_asked;
+  bool has_usage = true;
   std::vector<double> first_token, gaps, per_token, latency;
   uint64_t answer_tokens = 0;
-  for (const AnswerSample& sample : samples) {
+  for (const AnswerSample& sample : outcome.samples) {
     answer_tokens += sample.answer_tokens();
     switch (sample.outcome) {
       case AnswerOutcome::kDone: break;
@@ -93,7 +86,7 @@ LoadSummary Summarize(const std::vector<AnswerSample>& samples, double wall_s, u
       }
     }
     ++summary.num_done;
-    summary.has_usage = summary.has_usage && sample.has_usage;
+    has_usage = has_usage && sample.has_usage;
     summary.tokens.prompt_tokens += sample.usage.prompt_tokens;
     summary.tokens.cached_tokens += sample.usage.cached_tokens;
     summary.tokens.completion_tokens += sample.answer_tokens();
@@ -106,9 +99,10 @@ LoadSummary Summarize(const std::vector<AnswerSample>& samples, double wall_s, u
   summary.gap_ms = PercentilesOf(std::move(gaps));
   summary.ms_per_token = PercentilesOf(std::move(per_token));
   summary.latency_ms = PercentilesOf(std::move(latency));
-  if (wall_s > 0) {
-    summary.tokens_per_s = static_cast<double>(answer_tokens) / wall_s;
-    summary.requests_per_s = static_cast<double>(summary.num_done) / wall_s;
+  summary.has_usage = has_usage && summary.num_done > 0;
+  if (outcome.wall_s > 0) {
+    summary.tokens_per_s = static_cast<double>(answer_tokens) / outcome.wall_s;
+    summary.requests_per_s = static_cast<double>(summary.num_done) / outcome.wall_s;
   }
   return summary;
 }
@@ -116,7 +110,7 @@ LoadSummary Summarize(const std::vector<AnswerSample>& samples, double wall_s, u
 std::string LoadText(const LoadTarget& target, const LoadPlan& plan, const LoadSummary& summary) {
   std::string text =
       target.url + ", " + EscapeBytes(target.model) + (plan.is_chat ? ", chat" : "") + "\n" + PlanText(plan) + "\n";
-  text += Counted(summary.num_asked, "request") + " in " + FormatFixed(summary.wall_s, 1) + " s, at most " +
+  text += FormatCountOf(summary.num_asked, "request") + " in " + FormatFixed(summary.wall_s, 1) + " s, at most " +
           FormatCount(summary.peak_at_once) + " at once: " + FormatCount(summary.num_done) + " answered, " +
           FormatCount(summary.num_failed) + " failed";
   if (summary.num_hung_up > 0) text += ", " + FormatCount(summary.num_hung_up) + " hung up as planned";
@@ -126,9 +120,15 @@ std::string LoadText(const LoadTarget& target, const LoadPlan& plan, const LoadS
                                 Row("between tokens", summary.gap_ms),
                                 Row("per token, by answer", summary.ms_per_token),
                                 Row("whole answer", summary.latency_ms)});
-  text += "\nanswers: " + FormatCount(summary.tokens.completion_tokens) + " tokens; with those of answers not whole " +
-          FormatRate(summary.tokens_per_s) + " tok/s; " + FormatRate(summary.requests_per_s) + " answers/s\n";
+  text += "\nanswers: " + FormatCountOf(summary.tokens.completion_tokens, "token") + ", " +
+          FormatRate(summary.requests_per_s) + " answers/s; " + FormatRate(summary.tokens_per_s) +
+          " tok/s, tokens of answers that are not whole included\n";
   if (summary.num_done > 0) text += TokenText(summary);
+  if (summary.num_never_asked > 0) {
+    text += "never asked: " + FormatCountOf(summary.num_never_asked, plan.num_turns > 1 ? "conversation" : "request") +
+            " that had arrived still waited at the end, and no time above has their wait: the server is too slow for "
+            "this rate, or --clients too few\n";
+  }
   for (const auto& [kind, failure] : summary.failures) {
     text += "failed: " + FormatCount(failure.count) + " x " + kind + ", the first: " + failure.message + "\n";
   }
@@ -161,7 +161,8 @@ ordered_json LoadJson(const LoadTarget& target, const LoadPlan& plan, const Load
             {"answered", summary.num_done},
             {"hung_up", summary.num_hung_up},
             {"cut", summary.num_cut},
-            {"failed", summary.num_failed}}},
+            {"failed", summary.num_failed},
+            {"never_asked", summary.num_never_asked}}},
           {"failures", std::move(failures)},
           {"time_to_first_token_ms", ToJson(summary.first_token_ms)},
           {"between_tokens_ms", ToJson(summary.gap_ms)},

@@ -57,7 +57,7 @@ TEST(SummarizeTest, TimesAreOfAnswersThatAreWholeAndTokensOfAll) {
   samples.push_back(Failed("HTTP 429", "second"));
   samples.push_back(Failed("cut short", "reset"));
 
-  const LoadSummary summary = Summarize(samples, /*wall_s=*/2, /*peak_at_once=*/4);
+  const LoadSummary summary = Summarize({.samples = samples, .wall_s = 2, .peak_at_once = 4});
 
   EXPECT_EQ(summary.num_asked, 7u);
   EXPECT_EQ(summary.num_done, 2u);
@@ -83,7 +83,7 @@ TEST(LoadReportTest, ShowsWhatWasMeasuredAndWhatFailed) {
   const std::vector<AnswerSample> samples = {
       Done(12.5, {1}, {.prompt_tokens = 1000, .cached_tokens = 250, .completion_tokens = 2}),
       Failed("HTTP 503", "loading")};
-  const LoadSummary summary = Summarize(samples, 1, 1);
+  const LoadSummary summary = Summarize({.samples = samples, .wall_s = 1, .peak_at_once = 1});
 
   EXPECT_THAT(LoadText(target, plan, summary),
               AllOf(HasSubstr("2.50 conversations a second"), HasSubstr("1 answered, 1 failed"),
@@ -98,9 +98,20 @@ TEST(LoadReportTest, ShowsWhatWasMeasuredAndWhatFailed) {
 }
 
 TEST(LoadReportTest, WithoutAnyAnswerThereAreNoTimes) {
-  const LoadSummary summary = Summarize({Failed("no connection", "refused")}, 1, 1);
+  const LoadSummary summary =
+      Summarize({.samples = {Failed("no connection", "refused")}, .wall_s = 1, .peak_at_once = 1});
+  EXPECT_FALSE(summary.has_usage);
   EXPECT_THAT(LoadText({}, {}, summary), AllOf(HasSubstr("0 answered, 1 failed"), HasSubstr("whole answer"),
                                                HasSubstr("-"), HasSubstr("refused")));
+}
+
+TEST(LoadReportTest, WhatWasNeverAskedIsSaid) {
+  const LoadPlan plan{.duration_s = 4, .rate = 40};
+  const LoadSummary summary = Summarize({.samples = {Done(10, {1}, {})}, .wall_s = 4, .num_never_asked = 141});
+
+  EXPECT_THAT(LoadText({}, plan, summary), HasSubstr("never asked: 141 requests that had arrived"));
+  EXPECT_EQ(LoadJson({}, plan, summary)["requests"]["never_asked"], 141);
+  EXPECT_THAT(LoadText({}, plan, Summarize({})), Not(HasSubstr("never asked")));
 }
 
 TEST(OwnServerTest, TheAddressIsReadFromTheLineOfTheServer) {

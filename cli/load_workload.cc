@@ -9,7 +9,8 @@
 namespace kvern::cli {
 namespace {
 
-enum Purpose : uint32_t { kPlace, kName };
+enum Purpose : uint32_t { kPlace, kName, kSample };
+constexpr uint64_t kNoConversation = ~uint64_t{0};  // For texts that belong to none.
 
 std::vector<std::string> WordsOf(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n\v\f";
@@ -44,19 +45,32 @@ std::string Workload::Excerpt(size_t first_word, size_t num_bytes) const {
 
 std::string Workload::SharedText() const {
   if (plan_.shared_tokens == 0) return "";
-  const double place = UniformAt(plan_.seed, ~uint64_t{0}, 0, kPlace);
-  return Excerpt(static_cast<size_t>(place * static_cast<double>(words_.size())), BytesOf(plan_.shared_tokens));
+  return Excerpt(PlaceAt(kNoConversation, 0, kPlace), BytesOf(plan_.shared_tokens));
 }
 
 std::string Workload::UserText(uint64_t conversation, uint32_t turn) const {
+  const std::string name = NameOf(conversation, turn);
+  const size_t length = BytesOf(plan_.prompt_tokens);
+  return name + Excerpt(PlaceAt(conversation, turn, kPlace), length > name.size() ? length - name.size() : 0);
+}
+
+std::string Workload::SampleText(size_t num_bytes) const {
+  std::string text = NameOf(kNoConversation, 0);
+  for (uint32_t i = 0; text.size() < num_bytes; ++i) {
+    text += (i == 0 ? "" : " ") + words_[PlaceAt(kNoConversation, i, kSample)];
+  }
+  return text;
+}
+
+size_t Workload::PlaceAt(uint64_t conversation, uint32_t turn, uint32_t purpose) const {
+  return static_cast<size_t>(UniformAt(plan_.seed, conversation, turn, purpose) * static_cast<double>(words_.size()));
+}
+
+std::string Workload::NameOf(uint64_t conversation, uint32_t turn) const {
   char name[32];
   std::snprintf(name, sizeof(name),
                 "%08x: ", static_cast<unsigned>(UniformAt(plan_.seed, conversation, turn, kName) * 0x1p32));
-  const double place = UniformAt(plan_.seed, conversation, turn, kPlace);
-  const size_t length = BytesOf(plan_.prompt_tokens);
-  const size_t name_bytes = std::string_view(name).size();
-  return name + Excerpt(static_cast<size_t>(place * static_cast<double>(words_.size())),
-                        length > name_bytes ? length - name_bytes : 0);
+  return name;
 }
 
 nlohmann::ordered_json RequestFields(const std::string& model, uint32_t max_tokens, bool is_streamed) {

@@ -20,8 +20,9 @@ class Workload {
   // kInvalidArgument where `text` has too few words to be told apart.
   static Result<Workload> Create(const LoadPlan& plan, std::string_view text);
 
-  // Words of about `num_bytes`, to be counted by the server.
-  std::string SampleText(size_t num_bytes) const { return Excerpt(0, num_bytes); }
+  // About `num_bytes`, to be counted by the server: begins as what the user says does, with words from all over the
+  // text, as any one place may be unlike the others.
+  std::string SampleText(size_t num_bytes) const;
   void SetBytesPerToken(double bytes) { bytes_per_token_ = bytes; }
 
   // What all conversations begin with; "" where the plan shares nothing.
@@ -31,6 +32,9 @@ class Workload {
 
  private:
   explicit Workload(const LoadPlan& plan) : plan_(plan) {}
+  // A word that the arguments choose.
+  size_t PlaceAt(uint64_t conversation, uint32_t turn, uint32_t purpose) const;
+  std::string NameOf(uint64_t conversation, uint32_t turn) const;
   std::string Excerpt(size_t first_word, size_t num_bytes) const;
   size_t BytesOf(uint32_t tokens) const { return static_cast<size_t>(tokens * bytes_per_token_); }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 namespace kvern::cli {
@@ -32,6 +33,19 @@ TEST(WorkloadTest, LengthsFollowTheBytesPerToken) {
 
   EXPECT_NEAR(static_cast<double>(workload.UserText(0, 0).size()), 3500, 10);  // Whole words, beyond the text's end.
   EXPECT_NEAR(static_cast<double>(workload.SharedText().size()), 1050, 10);
+}
+
+TEST(WorkloadTest, TheSampleIsFromAllOverTheText) {
+  std::string text = "begin";  // A beginning that is unlike the rest.
+  for (int i = 0; i < 200; ++i) text += " ----------";
+  for (int i = 0; i < 1800; ++i) text += " word";
+  const Workload workload = Workload::Create({}, text).value();
+
+  const std::string sample = workload.SampleText(2000);
+
+  EXPECT_NEAR(static_cast<double>(sample.size()), 2000, 11);
+  const auto dashes = static_cast<double>(std::ranges::count(sample, '-'));
+  EXPECT_NEAR(dashes / 10 / (dashes / 10 + static_cast<double>(std::ranges::count(sample, 'w'))), 0.1, 0.05);
 }
 
 TEST(WorkloadTest, NoTwoTextsBeginAlike) {

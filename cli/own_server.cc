@@ -83,6 +83,11 @@ Status OwnServer::AwaitUrl(int its_stdout) {
   return Status::Ok();
 }
 
+bool OwnServer::HasEnded() {
+  if (process_ > 0 && waitpid(process_, nullptr, WNOHANG) == process_) process_ = -1;
+  return process_ < 0;
+}
+
 OwnServer::~OwnServer() {
   if (process_ <= 0) return;
   kill(process_, SIGTERM);

@@ -21,13 +21,16 @@ class OwnServer {
   OwnServer(const OwnServer&) = delete;
   OwnServer& operator=(const OwnServer&) = delete;
 
+  // Whether it has ended by itself.
+  bool HasEnded();
+
   const std::string& url() const { return url_; }  // "http://127.0.0.1:40123"
 
  private:
   OwnServer() = default;
   Status AwaitUrl(int its_stdout);
 
-  pid_t process_ = -1;
+  pid_t process_ = -1;  // Until it has ended.
   std::string url_;
 };
 

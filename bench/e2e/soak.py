@@ -20,6 +20,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STATES = ("free", "filling", "full", "idle", "demoting")
+END_S = 120  # For the server to end in order.
 SETTLE_S = 30  # For requests whose client has left to be cancelled.
 # The allocator takes and returns memory in steps; a leak of 1 KiB in each of 10,000 requests is more than this.
 RSS_STEP_MIB = 4.0
@@ -51,7 +52,10 @@ class Server:
         begin = time.monotonic()
         while not self.stops.wait(0.5):
             status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-            self.rss.append((time.monotonic() - begin, int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) / 1024))
+            resident = re.search(r"VmRSS:\s+(\d+)", status)
+            if not resident:
+                return  # It has ended, and main will say so.
+            self.rss.append((time.monotonic() - begin, int(resident.group(1)) / 1024))
 
     def get(self, path):
         with urllib.request.urlopen(self.url + path, timeout=60) as reply:
@@ -67,7 +71,11 @@ class Server:
     def end(self):
         self.stop_watching()
         self.process.terminate()
-        return self.process.wait(timeout=120)
+        try:
+            return self.process.wait(timeout=END_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return f"nothing within {END_S} s, and was killed"
 
 
 def slope(points):
@@ -165,8 +173,9 @@ def main():
         server.stop_watching()
         if load.stdout:
             check_load(json.loads(load.stdout), options.clients, complaints)
-        check_blocks(server, complaints)
-        check_memory(server.rss, complaints)
+        if server.process.poll() is None:
+            check_blocks(server, complaints)
+            check_memory(server.rss, complaints)
     finally:
         code = server.end()
     if code != 0:

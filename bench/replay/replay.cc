@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/xorshift.h"
@@ -126,10 +127,35 @@ void PrintHashSpeed() {
   std::printf("\n");
 }
 
+// The *.jsonl files among `paths` and in those of them that are directories.
+Result<std::vector<std::string>> TracesIn(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    if (!std::filesystem::is_directory(path)) {
+      files.push_back(path);
+      continue;
+    }
+    const size_t num_before = files.size();
+    std::error_code error;
+    for (std::filesystem::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+      if (it->path().extension() == ".jsonl") files.push_back(it->path().string());
+    }
+    if (error) return Status::IoError(path + ": cannot be read: " + error.message());
+    if (files.size() == num_before) return Status::NotFound(path + ": the directory holds no *.jsonl file");
+  }
+  return files;
+}
+
+int Fail(const Status& status, int exit_code = 1) {
+  std::fprintf(stderr, "replay: %s\n", status.ToString().c_str());
+  return exit_code;
+}
+
 int Main(int argc, char** argv) {
   uint32_t block_size = kTraceBlockTokens;
   std::string policy;
   std::vector<std::string> paths;
+  bool is_good = true;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "--block-size" && i + 1 < argc) {
@@ -137,34 +163,27 @@ int Main(int argc, char** argv) {
     } else if (arg == "--policy" && i + 1 < argc) {
       policy = argv[++i];
     } else {
+      is_good = is_good && !arg.starts_with("-");
       paths.push_back(arg);
     }
   }
   const char* const data = std::getenv("KVERN_TEST_DATA");
   if (paths.empty() && data != nullptr) paths.push_back(std::string(data) + "/traces");
-  if (paths.empty() || block_size < 16 || block_size > 4096 || block_size % 16 != 0 ||
-      (!policy.empty() && !FindPolicy(policy).ok())) {
-    std::fprintf(stderr, "usage: replay [--block-size TOKENS] [--policy NAME] [TRACE.jsonl or directory ...]\n");
+  if (!policy.empty() && !FindPolicy(policy).ok()) return Fail(FindPolicy(policy).status(), 2);
+  if (!is_good || paths.empty() || block_size < 16 || block_size > 4096 || block_size % 16 != 0) {
+    std::fprintf(stderr,
+                 "usage: replay [--block-size TOKENS] [--policy NAME] [TRACE.jsonl or directory ...]\n"
+                 "TOKENS: a multiple of 16, at most 4096; without a path: $KVERN_TEST_DATA/traces\n");
     return 2;
   }
-  std::vector<std::string> files;
-  for (const std::string& path : paths) {
-    if (!std::filesystem::is_directory(path)) {
-      files.push_back(path);
-      continue;
-    }
-    for (const auto& entry : std::filesystem::directory_iterator(path)) {
-      if (entry.path().extension() == ".jsonl") files.push_back(entry.path().string());
-    }
-  }
+  Result<std::vector<std::string>> found = TracesIn(paths);
+  if (!found.ok()) return Fail(found.status());
+  std::vector<std::string>& files = *found;
   std::ranges::sort(files);
   PrintHashSpeed();
   for (const std::string& file : files) {
     const Result<Trace> trace = ReadTrace(file);
-    if (!trace.ok()) {
-      std::fprintf(stderr, "replay: %s\n", trace.status().ToString().c_str());
-      return 1;
-    }
+    if (!trace.ok()) return Fail(trace.status());
     PrintTrace(*trace, block_size, policy);
   }
   return 0;

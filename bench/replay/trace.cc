@@ -28,7 +28,8 @@ Result<Trace> ReadTrace(const std::string& path) {
                                 ": expected an object with a number input_length and numbers hash_ids");
     }
     TraceRequest request = {json["input_length"].get<uint64_t>(), json["hash_ids"].get<std::vector<uint64_t>>()};
-    const uint64_t num_ids = (request.input_tokens + kTraceBlockTokens - 1) / kTraceBlockTokens;
+    const uint64_t num_ids =
+        request.input_tokens / kTraceBlockTokens + (request.input_tokens % kTraceBlockTokens == 0 ? 0 : 1);
     if (request.ids.size() != num_ids) {
       return Status::Corruption(path + ":" + std::to_string(number) + ": " + std::to_string(request.ids.size()) +
                                 " ids for " + std::to_string(request.input_tokens) + " tokens, expected " +
@@ -37,6 +38,7 @@ Result<Trace> ReadTrace(const std::string& path) {
     trace.input_tokens += request.input_tokens;
     trace.requests.push_back(std::move(request));
   }
+  if (trace.input_tokens == 0) return Status::Corruption(path + ": holds no request with input");
   return trace;
 }
 

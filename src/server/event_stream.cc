@@ -7,8 +7,11 @@ namespace kvern::server {
 
 Status EventStreamReader::Feed(std::string_view bytes) {
   buffer_.erase(0, std::exchange(read_, 0));
-  buffer_ += bytes;
-  if (buffer_.size() + data_.size() <= kMaxEventBytes) return Status::Ok();
+  if (buffer_.size() + data_.size() + bytes.size() <= kMaxEventBytes) {
+    buffer_ += bytes;
+    return Status::Ok();
+  }
+  *this = {};
   return Status::ResourceExhausted("an event of the stream is longer than " + std::to_string(kMaxEventBytes) +
                                    " bytes");
 }

@@ -15,7 +15,7 @@ class EventStreamReader {
   // What a server may send before the end of an event; more is an error, so a hostile one cannot fill the memory.
   static constexpr size_t kMaxEventBytes = 16u << 20;
 
-  // kResourceExhausted where an event has no end.
+  // kResourceExhausted where an event has no end; what has come of it is dropped.
   Status Feed(std::string_view bytes);
   // The data of the next event that is whole: its data lines, joined by '\n'. Comments and events without data are
   // passed over.

@@ -53,6 +53,8 @@ TEST(EventStreamReaderTest, AnEventWithoutEndIsRefused) {
 
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_THAT(status.message(), HasSubstr(std::to_string(EventStreamReader::kMaxEventBytes)));
+  EXPECT_TRUE(reader.Feed("\n\ndata: b\n\n").ok());  // Nothing is kept of it.
+  EXPECT_EQ(reader.Next(), "b");
 }
 
 }  // namespace

@@ -353,7 +353,8 @@ Result<HttpUrl> ParseHttpUrl(std::string_view text) {
   } else {
     url.host = address.substr(0, host_end);
   }
-  if (url.host.empty()) return Status::InvalidArgument(whole + ": names no host, expected http://127.0.0.1:8080");
+  if (url.host.empty())
+    return Status::InvalidArgument("\"" + whole + "\" names no host, expected http://127.0.0.1:8080");
   address.remove_prefix(host_end);
   if (address.empty()) return url;
   if (address.front() != ':') return Status::InvalidArgument(whole + ": expected ':' and a port after the host");

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -33,7 +34,10 @@ class FakeServer(http.server.BaseHTTPRequestHandler):
     """Another server of the OpenAI API: answers two words, counts a token per four bytes, wants a key."""
 
     protocol_version = "HTTP/1.1"
+    lock = threading.Lock()
     bodies = []  # Of the requests that were streamed.
+    answer_s = 0.0  # How long it takes.
+    refuses_every = 5  # Of them.
     has_streamed = threading.Event()  # Three of them.
 
     def log_message(self, *_):
@@ -56,12 +60,15 @@ class FakeServer(http.server.BaseHTTPRequestHandler):
         usage = {"prompt_tokens": len(body["prompt"]) // 4, "completion_tokens": 2}
         if not body.get("stream"):
             return self.reply(200, "application/json", json.dumps({"choices": [{"text": "x"}], "usage": usage}))
-        self.bodies.append(body)
-        if len(self.bodies) % 5 == 0:
+        with self.lock:
+            self.bodies.append(body)
+            number = len(self.bodies)
+        time.sleep(self.answer_s)
+        if number % self.refuses_every == 0:
             return self.reply(429, "application/json", json.dumps({"error": {"message": "come again"}}))
         events = [{"choices": [{"text": "two ", "finish_reason": None}]},
                   {"choices": [{"text": "words", "finish_reason": "stop"}]}, {"choices": [], "usage": usage}]
-        if len(self.bodies) == 3:
+        if number == 3:
             self.has_streamed.set()
         text = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
         return self.reply(200, "text/event-stream", text)
@@ -78,7 +85,8 @@ class BenchServe(unittest.TestCase):
         self.text.close()
 
     @contextlib.contextmanager
-    def fake_server(self):
+    def fake_server(self, answer_s=0.0, refuses_every=5):
+        FakeServer.answer_s, FakeServer.refuses_every = answer_s, refuses_every
         FakeServer.bodies.clear()
         FakeServer.has_streamed.clear()
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), FakeServer)
@@ -94,9 +102,9 @@ class BenchServe(unittest.TestCase):
         for part in parts:
             self.assertIn(part, result.stderr.decode())
 
-    def run_load(self, *arguments):
+    def run_load(self, *arguments, code=0):
         result = bench_serve("--text", self.text.name, "--json", *arguments)
-        self.expect(result, 0)
+        self.expect(result, code)
         return json.loads(result.stdout)
 
     def test_help_shows_two_examples(self):
@@ -110,6 +118,7 @@ class BenchServe(unittest.TestCase):
         self.expect(bench_serve("--frobnicate"), 2, "--frobnicate", "kvern bench serve --help")
         self.expect(bench_serve("--disconnect-share", 2), 2, "--disconnect-share")
         self.expect(bench_serve("--rate", -1), 2, "--rate")
+        self.expect(bench_serve("--requests", 0), 2, "--requests")
         self.expect(bench_serve("https://localhost"), 2, "https", "http alone")
         self.expect(bench_serve("http://localhost:x"), 2, "the port is \"x\"")
         self.expect(bench_serve(NOBODY, "-m", "x"), 2, "-m")
@@ -126,7 +135,8 @@ class BenchServe(unittest.TestCase):
             load = self.run_load(url, "--api-key", "secret", "--requests", 20, "--clients", 3, "--turns", 2,
                                  "--prompt-tokens", 100, "--seed", 5)
         self.assertEqual(load["model"], "other")
-        self.assertEqual(load["requests"], {"asked": 20, "answered": 16, "hung_up": 0, "cut": 0, "failed": 4})
+        self.assertEqual(load["requests"], {"asked": 20, "answered": 16, "hung_up": 0, "cut": 0, "failed": 4,
+                                            "never_asked": 0})
         self.assertEqual(load["failures"], [{"kind": "HTTP 429", "count": 4, "first_message": "come again"}])
         self.assertEqual(load["answer_tokens"], 32)
         self.assertEqual(load["time_to_first_token_ms"]["count"], 16)
@@ -136,6 +146,44 @@ class BenchServe(unittest.TestCase):
         self.assertGreater(len(second_turns), 4)
         for prompt in prompts:
             self.assertAlmostEqual(len(prompt), 810 if prompt in second_turns else 400, delta=40)
+
+    def test_the_wait_of_arrivals_counts_and_those_that_are_never_asked_are_counted(self):
+        load = []
+        for clients in (1, 1000):
+            with self.fake_server(answer_s=0.05, refuses_every=1000) as url:
+                load.append(self.run_load(url, "--api-key", "secret", "--rate", 100, "--duration", 1, "--clients", clients))
+        slow, fast = load
+        # One of 20 that are answered in a second waits for most of it, though each takes 50 ms.
+        self.assertGreater(slow["time_to_first_token_ms"]["max"], 700)
+        self.assertLessEqual(slow["requests"]["asked"], 21)
+        # The same conversations arrive in both.
+        arrivals = [one["requests"]["asked"] + one["requests"]["never_asked"] for one in load]
+        self.assertEqual(arrivals[0], arrivals[1])
+        self.assertIn(arrivals[0], range(60, 141))  # Four standard deviations of 100.
+
+    def test_failures_do_not_hold_up_arrivals(self):
+        with self.fake_server(refuses_every=1) as url:
+            load = self.run_load(url, "--api-key", "secret", "--rate", 100, "--requests", 20, "--clients", 1, code=1)
+        self.assertEqual(load["failures"][0]["count"], 20)
+        self.assertLess(load["wall_s"], 2)  # With a pause of 200 ms after each: 4 s.
+
+    @needs_model
+    def test_a_server_of_its_own_that_dies_ends_the_load(self):
+        process = subprocess.Popen([KVERN, "bench", "serve", "-m", str(MODEL), "--text", self.text.name, "--duration", "600",
+                                    "--clients", "2", "--json", "--server-args", "-c 512"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while not children.read_text():
+            time.sleep(0.01)
+        server = int(children.read_text())
+        while process.stderr.readline()[:9] != b"KV cache:":
+            pass
+        time.sleep(1)
+        os.kill(server, signal.SIGKILL)
+        output, message = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("the server has ended during the load", message.decode())
+        self.assertLess(json.loads(output)["wall_s"], 60)
 
     @needs_model
     def test_a_server_of_its_own_answers_and_is_gone_afterwards(self):

@@ -22,7 +22,7 @@ MODEL = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 KVERN = str(ROOT / "build" / "release" / "kvern")
 PROMPT = "The capital of France is"
 PROMPT_IDS = [504, 3575, 282, 4649, 314]  # As transformers encodes it.
-COMMANDS = ["run", "chat", "serve", "demo", "tokenize", "inspect", "ppl", "bench", "quality", "diagnose", "compare"]
+COMMANDS = ["run", "chat", "serve", "cache", "demo", "tokenize", "inspect", "ppl", "bench", "quality", "diagnose", "compare"]
 LONG = "600"  # Tokens; far more than are generated before the test interrupts.
 
 needs_model = unittest.skipUnless(MODEL.exists(), f"{MODEL.name} is not in models/: scripts/fetch_model.sh smollm2")
@@ -94,7 +94,8 @@ class HelpAndUsage(CliTest):
         self.expect_error(kvern("run", "-m", "x", "x", "--top-p", "2"), 2, "top_p")
         self.expect_error(kvern("run", "-m", "x", "x", "--stop", ""), 2, "stop")
         self.expect_error(kvern("chat", "-m", "x", "--temp", "-1"), 2, "temperature")
-        self.expect_error(kvern("chat", "-m", "x", "-n", "0"), 2, "--max-tokens")
+        self.expect_error(kvern("chat", "-m", "x", "-n", "0"), 2, "--max-tokens: Value 0 not in range 1 to 1048576\n")
+        self.expect_error(kvern("ppl", "-f", "x", "--score-from", "0"), 2, "Value 0 not in range 1 to 1048576\n")
         self.expect_error(kvern("bench", "--prefill", "1;2"), 2, "1;2")
         self.expect_error(kvern("bench", "--batch", "0"), 2, "--batch", "0 sequences")
         self.expect_error(kvern("bench", "--shared-prompt", "1,2"), 2, "--shared-prompt")
@@ -542,6 +543,28 @@ class Chat(CliTest):
             self.assertIn(part, result.stderr.decode())
         self.assertEqual(result.stdout, self.chat("Say hello.").stdout)
 
+    def test_a_command_with_too_much_after_it_does_nothing(self):
+        result = self.chat("Say hello.", "/undo 1", "/reset now", "/stats all", "/quit please",
+                           f"/save {self.directory}/a.json")
+        self.expect(result, 1)
+        for part in ('/undo stands alone, but "1" follows', "/reset stands", "/stats stands", "/quit stands",
+                     "2 messages written"):
+            self.assertIn(part, result.stderr.decode())
+        self.assertEqual(self.messages("a.json")[0]["content"], "Say hello.")
+
+    def test_commands_say_what_they_have_done(self):
+        result = self.chat("/reset", "/system Be short.", "/reset", f"/save {self.directory}/a.json", "/system")
+        self.expect(result, 0)
+        self.assertIn("a new conversation\nthe system message is set\na new conversation; the system message stays\n"
+                      f"1 message written to {self.directory}/a.json\nthere is no system message now\n",
+                      result.stderr.decode())
+
+    def test_a_file_without_end_is_not_loaded(self):
+        result = self.chat("/load /dev/zero", "/save /dev/full")
+        self.expect(result, 1)
+        self.assertIn("/dev/zero: has more than 67108864 bytes", result.stderr.decode())
+        self.assertIn("/dev/full cannot be written: No space left", result.stderr.decode())
+
     def test_a_full_context_is_told(self):
         result = self.chat("Say hello.", "/undo", '"""', *["mill"] * 100, '"""', "Say hello.",
                            options=("-c", 64, "-n", 5))
@@ -577,9 +600,10 @@ class Chat(CliTest):
                 time.sleep(0.01)
 
         wait_for_prompt()
-        os.write(terminal, b"dropped\x03")
-        wait_for(b"^C")
-        wait_for_prompt()
+        for typed in (b"dropped\x03", b"\x03", b"\x03", b"\"\"\"\x03"):  # There may be nothing to drop.
+            os.write(terminal, typed)
+            wait_for(b"^C")
+            wait_for_prompt()
         for question in (b"List the numbers from 1 to 2000.\n", b"List them again, from 1 to 2000.\n"):
             os.write(terminal, question)
             self.assertGreater(len(os.read(process.stdout.fileno(), 1)), 0)  # It streams.
@@ -597,6 +621,24 @@ class Chat(CliTest):
         saved = self.messages("a.json")
         self.assertEqual([message["role"] for message in saved], ["user", "assistant"] * 2)
         self.assertEqual(saved[0]["content"], "List the numbers from 1 to 2000.")
+
+    def test_what_is_pasted_is_one_message(self):
+        terminal, its_end = os.openpty()
+        process = subprocess.Popen([KVERN, "chat", "-m", str(MODEL), "-n", "4"], stdin=its_end, stderr=its_end,
+                                   stdout=subprocess.PIPE, env=environment(TERM="xterm"))
+        os.close(its_end)
+        shown = b""
+        for typed in ("\x1b[200~One líne,\rand /quit\x07\n\x1b[201~in another.\r", f"/save {self.directory}/a.json\r", "\x04"):
+            while not shown.endswith(b"\x1b[?2004h> "):  # Asks for the marks around what is pasted.
+                shown += os.read(terminal, 1000)
+            shown = b""
+            os.write(terminal, typed.encode())
+        process.communicate(timeout=600)
+        os.close(terminal)
+        self.assertEqual(process.returncode, 0)
+        user, assistant = self.messages("a.json")
+        self.assertEqual(user["content"], "One líne,\nand /quit\nin another.")
+        self.assertEqual(assistant["role"], "assistant")
 
 
 def long_text():

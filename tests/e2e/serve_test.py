@@ -28,6 +28,11 @@ PROMPT = "The capital of France is"
 DEADLINE = 120  # Seconds; for things that take a fraction of one.
 
 
+def kvern_cache(action, port, *arguments, path=""):
+    url = [] if "--url" in arguments else ["--url", f"http://127.0.0.1:{port}{path}"]
+    return subprocess.run([KVERN, "cache", action, *url, *arguments], capture_output=True, text=True, timeout=DEADLINE)
+
+
 class Server:
     """A running `kvern serve`. `ready`: waits until the model is there."""
 
@@ -150,10 +155,34 @@ class Answers(ServeTest):
         self.assertIn("oats", other["prompt"])
         listed = self.server.request("GET", "/v1/cache/requests")[1]["data"]
         self.assertEqual(listed[0]["divergence"], other)
-        result = subprocess.run([KVERN, "cache", "ls", "--url", f"http://127.0.0.1:{self.server.port}"],
-                                capture_output=True, text=True, timeout=DEADLINE)
+
+    def test_kvern_cache_shows_what_the_server_says(self):
+        self.server.complete(prompt="What was asked last.", max_tokens=1)
+        cache = self.server.request("GET", "/v1/cache")[1]
+        result = kvern_cache("ls", self.server.port)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("(everybody)", result.stdout)
+        self.assertIn(f"{cache['blocks']['idle']:,} idle", result.stdout)
+        self.assertIn("0 sequences running, 0 waiting", result.stdout)
+        causes = [cache["prompts"][name] for name in
+                  ("hit_tokens", "first_time_tokens", "evicted_tokens", "diverged_tokens", "last_tokens")]
+        self.assertIn(f"{sum(causes):,} prompt tokens: {causes[0]:,} found", result.stdout)
+        last = self.server.request("GET", "/v1/cache/requests")[1]["data"][0]
+        self.assertIn(f"{last['request_id']}: {last['prompt_tokens']} prompt tokens: ",
+                      kvern_cache("why", self.server.port, path="/v1").stdout)
+
+    def test_kvern_cache_says_what_is_wrong(self):
+        for arguments, code, message in (
+                (["--api-key", "a\r\nX: y"], 2, "--api-key: expected printable ASCII"),
+                (["--url", "https://127.0.0.1"], 2, 'the scheme is "https"'),
+                (["--url", ""], 2, '"" names no host'),
+                (["--url", "http://127.0.0.1:1"], 1, "cannot connect to 127.0.0.1:1: Connection refused; is a server"),
+                (["--url", f"http://127.0.0.1:{self.server.port}/base"], 1, "HTTP 404: there is no /base/v1/cache"),
+                (["--url", f"http://127.0.0.1:{self.server.port}/metrics?"], 2, "expected an address")):
+            result = kvern_cache("ls", self.server.port, *arguments)
+            self.assertEqual(result.returncode, code, arguments)
+            self.assertIn(message, result.stderr)
+            self.assertEqual(result.stdout, "")
 
     def test_the_text_is_that_of_kvern_run(self):
         run = subprocess.run([KVERN, "run", "-m", str(MODEL), PROMPT, "-n", "24", "--json"], capture_output=True, check=True)
@@ -376,6 +405,10 @@ class Life(unittest.TestCase):
         self.assertEqual(server.request("GET", "/metrics", headers={"X-Api-Key": "alice-secret"})[0], 403)
         self.assertEqual(server.request("GET", "/metrics", headers={"X-Api-Key": "root-secret"})[0], 200)
         self.assertEqual(server.request("GET", "/health")[0], 200)
+        self.assertIn("HTTP 401", kvern_cache("ls", server.port, "--api-key", "no").stderr)
+        self.assertIn("HTTP 403", kvern_cache("ls", server.port, "--api-key", "alice-secret").stderr)
+        self.assertIn("alice", kvern_cache("ls", server.port, "--api-key", "root-secret").stdout)
+        self.assertIn("are free again", kvern_cache("clear", server.port, "--api-key", "root-secret").stdout)
 
     def test_the_log_has_a_line_per_request_and_prompts_only_if_asked(self):
         for extra, expected in ([], False), (["--log-prompts"], True):
