@@ -22,6 +22,8 @@ std::string TimeText(int64_t unix_ms) {
   return text;
 }
 
+constexpr size_t kMaxErrorBytes = 1000;  // Whatever clients may have put into it.
+
 double Millis(uint64_t us) { return static_cast<double>(us) / 1000; }
 
 }  // namespace
@@ -57,7 +59,7 @@ std::string AccessLogLine(const RequestRecord& record, const HttpOutcome& outcom
                {"bytes", outcome.num_bytes},
                {"duration_ms", Millis(static_cast<uint64_t>(outcome.duration.count()))},
                {"complete", outcome.is_complete}};
-  if (!record.error.empty()) line["error"] = record.error;
+  if (!record.error.empty()) line["error"] = ShortText(record.error, kMaxErrorBytes);
   if (record.generates) {
     line["stream"] = record.is_streamed;
     line["prompt_tokens"] = record.prompt_tokens;

@@ -186,6 +186,21 @@ TEST_F(ApiTest, TextBecomesTokensAndTokensText) {
   EXPECT_EQ(ErrorField(post("/detokenize", R"({"tokens":"x"})"), "param"), "tokens");
 }
 
+TEST_F(ApiTest, TextsBeyondTheContextAreNotLookedAt) {
+  Api& api = Ready();  // A context of 256 tokens.
+  std::string ids = "1";
+  for (int i = 0; i < 50'000; ++i) ids += ",1";
+
+  const HttpResponse text =
+      Call(api, MakeRequest("POST", "/tokenize", R"({"content":")" + std::string(10u << 20, 'a') + "\"}"));
+  const HttpResponse tokens = Call(api, MakeRequest("POST", "/detokenize", "{\"tokens\":[" + ids + "]}"));
+
+  EXPECT_EQ(text.status, 400u);
+  EXPECT_THAT(ErrorField(text, "message"), HasSubstr("content: is a text of 10485760 bytes"));
+  EXPECT_EQ(ErrorField(text, "code"), "context_length_exceeded");
+  EXPECT_THAT(ErrorField(tokens, "message"), HasSubstr("tokens: is a text of 50001 bytes"));
+}
+
 TEST_F(ApiTest, MetricsCountRequestsTokensAndBlocks) {
   Api& api = Ready();
   Call(api, MakeRequest("POST", "/v1/completions", R"({"prompt":"abc","max_tokens":5})"));
@@ -248,6 +263,18 @@ TEST(AccessLogTest, ALineHasNumbersAndNoPrompt) {
   EXPECT_EQ(json.at("prompt_tokens"), 7);
   EXPECT_FALSE(json.contains("prompt"));
   EXPECT_THAT(line, Not(HasSubstr("\n")));
+}
+
+TEST(AccessLogTest, WhatClientsPutIntoALineStaysInIt) {
+  RequestRecord record;
+  record.path = "/a\"b\n\xff";
+  record.error = std::string(100'000, 'x');
+
+  const std::string line = AccessLogLine(record, {.status = 404}, /*unix_ms=*/0);
+
+  EXPECT_EQ(ParseJson(line).value().at("path"), "/a\"b\n\xef\xbf\xbd");
+  EXPECT_THAT(line, Not(HasSubstr("\n")));
+  EXPECT_LT(line.size(), 2000u);
 }
 
 TEST(AccessLogTest, AFileThatCannotBeWrittenIsAnError) {

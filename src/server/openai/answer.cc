@@ -206,7 +206,7 @@ Usage AnswerSource::CountUsage() const {
         cached_tokens = std::min(cached_tokens, other.stream.stats().prompt_tokens_reused);
       }
     }
-    usage.prompt_tokens += stats.prompt_tokens;
+    usage.prompt_tokens += prompts_[choices_[i].prompt].tokens.size();  // Of the engine only after the first token.
     usage.cached_tokens += cached_tokens;
   }
   return usage;
@@ -266,21 +266,24 @@ std::string ParameterOf(const Status& status, const std::string& prompt_path) {
 std::optional<ApiError> CheckModelName(const ServedModel& model, const std::string& name) {
   if (name.empty() || name == model.id) return std::nullopt;
   return ApiError{.status = 404,
-                  .message = "model: there is no model " + DumpJson(name) + ", this server has " + DumpJson(model.id),
+                  .message = "model: there is no model " + ShowJson(name) + ", this server has " + ShowJson(model.id),
                   .param = "model",
                   .code = "model_not_found"};
+}
+
+std::optional<ApiError> CheckTextBytes(const ServedModel& model, uint64_t num_bytes, const std::string& path) {
+  const uint64_t context_tokens = model.engine.options().context_tokens;
+  if (num_bytes / model.max_token_bytes <= context_tokens) return std::nullopt;
+  return ApiError{.message = path + ": is a text of " + std::to_string(num_bytes) +
+                             " bytes, which has more tokens than the context of " + std::to_string(context_tokens),
+                  .param = path,
+                  .code = "context_length_exceeded"};
 }
 
 std::variant<EncodedPrompt, ApiError> EncodePrompt(const RouteContext& context, const AnswerOptions& answer,
                                                    std::string text, std::string path, bool adds_special) {
   const ServedModel& model = *context.model;
-  const uint64_t context_tokens = model.engine.options().context_tokens;
-  if (text.size() / std::max<uint64_t>(1, model.max_token_bytes) > context_tokens) {
-    return ApiError{.message = path + ": is a text of " + std::to_string(text.size()) +
-                               " bytes, which has more tokens than the context of " + std::to_string(context_tokens),
-                    .param = path,
-                    .code = "context_length_exceeded"};
-  }
+  if (auto error = CheckTextBytes(model, text.size(), path)) return std::move(*error);
   EncodedPrompt prompt;
   size_t num_bytes = 0;
   if (answer.reuses_generated) {

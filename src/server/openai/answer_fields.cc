@@ -83,11 +83,11 @@ void ReadLogitBias(FieldReader& fields, std::vector<std::pair<TokenId, float>>& 
     TokenId token = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
     if (error != std::errc() || end != key.data() + key.size() || token < 0) {
-      return fields.Fail("logit_bias", "has the key " + DumpJson(key) + ", expected a token id");
+      return fields.Fail("logit_bias", "has the key " + ShowJson(key) + ", expected a token id");
     }
     if (!value.is_number()) return entries.Fail(key, std::string("expected a number, found ") + KindName(value));
     const double bias = value.get<double>();
-    if (!(bias >= -100 && bias <= 100)) return entries.Fail(key, "is " + DumpJson(value) + ", expected -100 to 100");
+    if (!(bias >= -100 && bias <= 100)) return entries.Fail(key, "is " + ShowJson(value) + ", expected -100 to 100");
     biases.emplace_back(token, static_cast<float>(bias));
   }
 }
@@ -108,7 +108,7 @@ void ReadResponseFormat(FieldReader& fields) {
   std::string type = "text";
   format.String("type", type);
   if (type != "text") {
-    format.Fail("type", "is " + DumpJson(type) +
+    format.Fail("type", "is " + ShowJson(type) +
                             ", and this server supports \"text\" alone: the model's answer is not "
                             "held to JSON or a schema");
   }

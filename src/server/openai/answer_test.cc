@@ -354,6 +354,26 @@ TEST_F(AnswerTest, ADroppedReplyCancelsItsRequest) {
   EXPECT_LT(fake_.engine->Stats().tokens_computed, 20u);
 }
 
+TEST_F(AnswerTest, ARequestThatEndsBeforeItsFirstTokenHasItsPromptInTheRecord) {
+  StartGated();
+  {
+    HttpReply reply = Begin(*api_, Post("/v1/completions", R"({"prompt":["abc",[4,5]],"max_tokens":90,"n":2})"));
+    gate_.AwaitArrival();
+    reply.source.reset();
+    reply.on_end({.status = 200, .is_complete = false});
+  }
+
+  const Json record = JsonOf(Call(*api_, MakeRequest("GET", "/v1/cache/requests"))).at("data").at(0);
+  const std::string metrics = Call(*api_, MakeRequest("GET", "/metrics")).body;
+  gate_.Open();
+
+  EXPECT_EQ(record.at("prompt_tokens"), 5);
+  EXPECT_EQ(record.at("cached_tokens"), 0);
+  EXPECT_THAT(metrics, HasSubstr("kvern_prompt_tokens_total 5\n"));
+  EXPECT_THAT(metrics, HasSubstr("kvern_requests_cancelled_total 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("kvern_queue_seconds_count 0\n"));  // Nobody knows how long it would have waited.
+}
+
 TEST_F(AnswerTest, AStreamThatIsStoppedEndsWithAnError) {
   StartGated();
   HttpReply reply = Begin(*api_, Post("/v1/completions", R"({"prompt":"abc","max_tokens":200,"stream":true})"));

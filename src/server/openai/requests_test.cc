@@ -6,9 +6,13 @@
 namespace kvern::server {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Lt;
+using ::testing::Not;
 using ::testing::Pair;
+using ::testing::ResultOf;
 
 // The error that a chat request with these fields beside its messages has, or "".
 std::string ChatError(const std::string& fields) {
@@ -169,6 +173,16 @@ TEST(ChatRequestTest, ABodyThatIsNoObjectSaysSo) {
     FieldErrors errors;
     ReadChatRequest(ParseJson(body).value(), errors);
     EXPECT_THAT(errors.first->message, HasSubstr("the body is ")) << body;
+  }
+}
+
+TEST(ChatRequestTest, MessagesDoNotRepeatWhatIsLong) {
+  const std::string text(100'000, '1');
+  for (const std::string& fields :
+       {"\"response_format\":{\"type\":\"" + text + "\"}", "\"tool_choice\":\"" + text + "\"",
+        "\"logit_bias\":{\"x" + text + "\":1}", "\"logit_bias\":{\"1\":1" + text.substr(0, 300) + "}",
+        "\"seed\":\"" + text + "\""}) {
+    EXPECT_THAT(ChatError(fields), AllOf(Not(""), ResultOf([](const std::string& e) { return e.size(); }, Lt(400u))));
   }
 }
 
