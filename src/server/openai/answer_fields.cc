@@ -31,7 +31,17 @@ constexpr std::array kUnsupported = {"grammar",
                                      "typical_p",
                                      "dynatemp_range",
                                      "logits_processors",
-                                     "structured_outputs"};
+                                     "structured_outputs",
+                                     "n_predict",
+                                     "min_tokens",
+                                     "stop_token_ids",
+                                     "bad_words",
+                                     "allowed_token_ids",
+                                     "use_beam_search",
+                                     "truncate_prompt_tokens",
+                                     "continue_final_message"};
+
+constexpr std::string_view kTypicalP = "typical_p";  // 1 is what switches it off, and what many clients send.
 
 // Whether `value` asks for nothing: false, 0, an empty list.
 bool IsOff(const Json& value) {
@@ -44,7 +54,8 @@ bool IsOff(const Json& value) {
 void RefuseUnsupported(FieldReader& fields) {
   for (const char* name : kUnsupported) {
     const Json* const field = fields.Find(name);
-    if (field != nullptr && !IsOff(*field)) fields.Fail(name, "is not supported by this server");
+    if (field == nullptr || IsOff(*field) || (name == kTypicalP && *field == 1)) continue;
+    fields.Fail(name, "is not supported by this server");
   }
 }
 

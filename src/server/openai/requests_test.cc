@@ -135,7 +135,9 @@ TEST(ChatRequestTest, WhatWouldChangeTheAnswerIsNotPassedOver) {
   EXPECT_THAT(ChatError(R"("response_format":"json")"), HasSubstr("response_format: is a string"));
   EXPECT_EQ(ChatError(R"("grammar":"root ::= x")"), "grammar: is not supported by this server");
   EXPECT_EQ(ChatError(R"("functions":[{}])"), "functions: is not supported by this server");
-  EXPECT_EQ(ChatError(R"("mirostat":0,"functions":[],"grammar":"")"), "");
+  EXPECT_EQ(ChatError(R"("mirostat":0,"functions":[],"grammar":"","typical_p":1.0,"min_tokens":0)"), "");
+  EXPECT_EQ(ChatError(R"("typical_p":0.9)"), "typical_p: is not supported by this server");
+  EXPECT_EQ(ChatError(R"("n_predict":5)"), "n_predict: is not supported by this server");
   EXPECT_THAT(ChatError(R"("tool_choice":"required")"), HasSubstr("tool_choice: is \"required\""));
   EXPECT_EQ(ChatError(R"("tools":{})"), "tools: expected an array, found an object");
   EXPECT_EQ(ChatError(R"("tools":[1])"), "tools[0]: is a number, expected an object");
