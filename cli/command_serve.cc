@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <semaphore>
+#include <string>
+#include <utility>
 
 #include "cli/cache_report.h"
 #include "cli/command.h"
@@ -60,9 +62,15 @@ class ServeCommand : public Command {
     options->cache.budget_contexts = std::min(kBudgetContexts, max_sequences_);
     options->max_queued = max_queued_;
     if (const Status status = options->Validate(); !status.ok()) return FailUsage(status);
-    for (const double seconds : {idle_s_, header_s_, body_s_, write_s_, drain_s_}) {
-      if (!(seconds > 0 && seconds <= 1e6))
-        return FailUsage(Status::InvalidArgument("a time is expected in seconds above 0"));
+    const std::pair<const char*, double> times[] = {{"--idle-timeout", idle_s_},
+                                                    {"--header-timeout", header_s_},
+                                                    {"--body-timeout", body_s_},
+                                                    {"--write-timeout", write_s_},
+                                                    {"--drain", drain_s_}};
+    for (const auto& [name, seconds] : times) {
+      if (seconds > 0 && seconds <= 1e6) continue;
+      return FailUsage(Status::InvalidArgument(std::string(name) + " is " + FormatFixed(seconds, 3) +
+                                               ", expected seconds above 0 and at most 1000000"));
     }
     if (!max_body_.empty()) {
       const Result<uint64_t> bytes = ParseBytes(max_body_);
@@ -76,6 +84,7 @@ class ServeCommand : public Command {
     http_.write_timeout = FromSeconds(write_s_);
     http_.max_connections_per_address = std::min(http_.max_connections_per_address, http_.max_connections);
     if (const Status status = http_.Validate(); !status.ok()) return FailUsage(status);
+    if (const Status status = api_.Validate(); !status.ok()) return FailUsage(status);
     return Serve(*options);
   }
 
@@ -107,7 +116,8 @@ class ServeCommand : public Command {
                    "File with a line NAME KEY [cache=GROUP] [admin] per key; else no key is needed")
         ->type_name("FILE")
         ->group(group);
-    app.add_option("--tenant-requests", api_.max_requests_per_tenant, "Requests of one tenant that may be in flight")
+    app.add_option("--tenant-requests", api_.max_requests_per_tenant,
+                   "Answers of one tenant that may be in flight; n and several prompts make more of one request")
         ->capture_default_str()
         ->type_name("N")
         ->group(group);
@@ -127,6 +137,7 @@ class ServeCommand : public Command {
       Result<ApiKeys> keys = ApiKeys::Load(keys_path_);
       if (!keys.ok()) return Fail(keys.status());
       api_.keys = std::move(keys).value();
+      WarnIfOthersMayRead(keys_path_);
     }
     auto log = server::AccessLog::Open(log_path_);
     if (!log.ok()) return Fail(log.status());
@@ -161,6 +172,14 @@ class ServeCommand : public Command {
     if (num_cut > 0) std::fprintf(stderr, "kvern: %s connections had to be cut\n", FormatCount(num_cut).c_str());
     std::fprintf(stderr, "kvern: done\n");
     return kExitDone;
+  }
+
+  static void WarnIfOthersMayRead(const std::string& path) {
+    std::error_code error;
+    const auto permissions = std::filesystem::status(path, error).permissions();
+    if (error || (permissions & std::filesystem::perms::others_read) == std::filesystem::perms::none) return;
+    std::fprintf(stderr, "kvern: warning: every user of this machine can read %s: chmod 600 %s\n", path.c_str(),
+                 path.c_str());
   }
 
   server::ServedModel DescribeModel(Engine& engine, const std::string& id) const {

@@ -1,10 +1,10 @@
 // AccessLog: one line of JSON per request. Prompts and answers are not in it, unless the operator asks for prompts.
 #pragma once
 
-#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "kvern/status.h"
 #include "server/request_record.h"
@@ -19,14 +19,18 @@ class AccessLog {
   static Result<std::unique_ptr<AccessLog>> Open(const std::string& path);
   ~AccessLog();
 
-  // Any thread. A line that cannot be written is lost; the server goes on.
+  // Any thread. A line that cannot be written is lost, which is said once on stderr; the server goes on.
   void Write(const RequestRecord& record, const HttpOutcome& outcome);
 
  private:
-  explicit AccessLog(std::FILE* file) : file_(file) {}
+  AccessLog(int file, std::string path) : file_(file), path_(std::move(path)) {}
 
+  const int file_;  // Of stderr, or owned.
+  const std::string path_;
   std::mutex mutex_;
-  std::FILE* file_;  // Guarded by mutex_. stderr, or owned.
+  // Guarded by mutex_.
+  bool is_failing_ = false;  // The last line could not be written.
+  bool is_torn_ = false;     // The file ends within a line.
 };
 
 // The line without its end.

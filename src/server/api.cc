@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/http_format.h"
 #include "server/openai/routes.h"
 #include "server/operator_routes.h"
 #include "server/random_id.h"
@@ -45,16 +46,26 @@ bool IsRequestId(std::string_view id) {
   });
 }
 
-bool StartsWithIgnoringCase(std::string_view text, std::string_view lower_prefix) {
-  if (text.size() < lower_prefix.size()) return false;
-  return std::ranges::equal(text.substr(0, lower_prefix.size()), lower_prefix, [](char a, char b) {
-    return (a >= 'A' && a <= 'Z' ? static_cast<char>(a - 'A' + 'a') : a) == b;
-  });
+// Browsers send a page's simple requests without asking first, and keep the reply from it alone. They say so.
+bool IsFromOtherSite(const HttpRequest& request) {
+  const std::string_view site = request.Header("sec-fetch-site");
+  return request.method != "GET" && request.method != "HEAD" && (site == "cross-site" || site == "same-site");
 }
 
 }  // namespace
 
 std::span<const Route> AllRoutes() { return kRoutes; }
+
+Status ApiOptions::Validate() const {
+  if (max_requests_per_tenant == 0) return Status::InvalidArgument("max_requests_per_tenant is 0, expected 1 or more");
+  const size_t scheme = cors_origin.find("://");
+  const bool is_origin = scheme != 0 && scheme != std::string::npos && scheme + 3 < cors_origin.size() &&
+                         cors_origin.find_first_of("/?#*, ", scheme + 3) == std::string::npos &&
+                         LowerCase(cors_origin) == cors_origin;
+  if (cors_origin.empty() || is_origin) return Status::Ok();
+  return Status::InvalidArgument("cors_origin is '" + cors_origin +
+                                 "', expected one origin as browsers send it: https://chat.example, without a path");
+}
 
 Api::Api(ApiOptions options, std::unique_ptr<AccessLog> log)
     : options_(std::move(options)),
@@ -88,7 +99,7 @@ const Tenant* Api::FindTenant(const HttpRequest& request) const {
   constexpr std::string_view kBearer = "bearer ";
   std::string_view key = request.Header("x-api-key");
   if (const std::string_view authorization = request.Header("authorization");
-      StartsWithIgnoringCase(authorization, kBearer)) {
+      LowerCase(authorization.substr(0, kBearer.size())) == kBearer) {
     key = authorization.substr(kBearer.size());
   }
   return options_.keys->Find(key);
@@ -110,6 +121,11 @@ std::optional<HttpReply> Api::CheckHead(const HttpRequest& head) {
   const Match match = FindRoute(head);
   if (match.route != nullptr && match.route->access == RouteAccess::kPublic) return std::nullopt;
   const auto record = MakeRecord(head);
+  if (const std::string_view origin = head.Header("origin"); IsFromOtherSite(head) && origin != options_.cors_origin) {
+    return FinishError(
+        ErrorOfStatus(403, "pages of " + ShortText(origin) + " may not call this server: --cors-origin names who may"),
+        head, record);
+  }
   const Tenant* const tenant = FindTenant(head);
   if (tenant == nullptr) {
     const bool has_key = !head.Header("authorization").empty() || !head.Header("x-api-key").empty();
@@ -171,16 +187,15 @@ HttpReply Api::Refuse(const HttpRequest& request, unsigned status, const std::st
   return FinishError(ErrorOfStatus(status, message), request, MakeRecord(request));
 }
 
-HttpReply Api::Preflight(const HttpRequest& request) const {
+HttpReply Api::Preflight(const HttpRequest& request) {
   HttpReply reply;
   reply.response.status = 204;
-  if (request.Header("origin") != options_.cors_origin) return reply;  // The page learns that it may not.
-  reply.response.headers = {{"Access-Control-Allow-Origin", options_.cors_origin},
-                            {"Access-Control-Allow-Methods", "GET, POST, DELETE"},
-                            {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, x-request-id"},
-                            {"Access-Control-Max-Age", "600"},
-                            {"Vary", "Origin"}};
-  return reply;
+  if (request.Header("origin") == options_.cors_origin) {  // Others learn by its absence that they may not.
+    reply.response.headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
+                              {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, x-request-id"},
+                              {"Access-Control-Max-Age", "600"}};
+  }
+  return Finish(std::move(reply), request, MakeRecord(request));
 }
 
 HttpReply Api::FinishError(const ApiError& error, const HttpRequest& request,
@@ -195,6 +210,7 @@ HttpReply Api::Finish(HttpReply reply, const HttpRequest& request, const std::sh
   if (!options_.cors_origin.empty()) {
     if (request.Header("origin") == options_.cors_origin) {
       headers.push_back({"Access-Control-Allow-Origin", options_.cors_origin});
+      headers.push_back({"Access-Control-Expose-Headers", "x-request-id, retry-after"});
     }
     headers.push_back({"Vary", "Origin"});
   }

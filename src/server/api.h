@@ -23,6 +23,7 @@ struct ApiOptions {
   std::string cors_origin;                  // "https://chat.example": pages of this origin may call. "": no pages may.
   uint32_t max_requests_per_tenant = 1024;  // In flight.
   bool logs_prompts = false;
+  Status Validate() const;
 };
 
 // All routes, for the tests that hold them against docs/openapi.json.
@@ -54,7 +55,7 @@ class Api : public HttpHandler {
   // Whose request it is; nullptr where the key is unknown.
   const Tenant* FindTenant(const HttpRequest& request) const;
   std::shared_ptr<RequestRecord> MakeRecord(const HttpRequest& request) const;
-  HttpReply Preflight(const HttpRequest& request) const;
+  HttpReply Preflight(const HttpRequest& request);
   // Adds the headers that every reply has, and its line in the log.
   HttpReply Finish(HttpReply reply, const HttpRequest& request, const std::shared_ptr<RequestRecord>& record);
   HttpReply FinishError(const ApiError& error, const HttpRequest& request,

@@ -28,7 +28,8 @@ HttpResponse JsonResponse(const Json& body, unsigned status = 200);
 // What the client learns of an error of the engine. `param` is the field that holds the prompt.
 ApiError FromEngine(const Status& status, const std::string& param);
 
-// The error of a reply without more to say than its status: 400, 401, 403, 404, 405, 408, 413, 429, 431, 500, 503.
+// The error of a reply without more to say than its status: 400, 401, 403, 404, 405, 408, 413, 429, 431, 500, 501,
+// 503, 505.
 ApiError ErrorOfStatus(unsigned status, std::string message);
 
 ApiError ModelIsLoading();

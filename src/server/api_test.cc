@@ -68,6 +68,7 @@ TEST_F(ApiTest, ModelsAreListedAndShown) {
   const Json list = JsonOf(Call(api, MakeRequest("GET", "/v1/models")));
   const Json one = JsonOf(Call(api, MakeRequest("GET", "/v1/models/fake-model")));
   const HttpResponse other = Call(api, MakeRequest("GET", "/v1/models/gpt-9"));
+  EXPECT_EQ(JsonOf(Call(api, MakeRequest("GET", "/v1/models/fake%2Dmodel"))), one);
 
   EXPECT_EQ(list.at("object"), "list");
   EXPECT_EQ(list.at("data").at(0), one);
@@ -147,6 +148,35 @@ TEST_F(ApiTest, PagesMayCallOnlyFromTheOriginThatIsNamed) {
   EXPECT_THAT(HeaderOf(allowed, "Access-Control-Allow-Headers"), HasSubstr("authorization"));
   const HttpRequest other = MakeRequest("OPTIONS", "/v1/models", "", {{"origin", "https://evil.example"}});
   EXPECT_THAT(HeaderOf(Call(open, other), "Access-Control-Allow-Origin"), IsEmpty());
+  EXPECT_EQ(HeaderOf(allowed, "X-Request-Id").size(), 32u);
+}
+
+// A form or a fetch without CORS comes without a preflight; its page cannot read the reply, but the work would be done.
+TEST_F(ApiTest, PagesOfOtherSitesMakeTheServerDoNothing) {
+  options_.cors_origin = "https://chat.example";
+  Api& api = Ready();
+  const auto status = [&](const char* method, const char* path, const char* origin, const char* site) {
+    return Call(api, MakeRequest(method, path, R"({"prompt":"a"})", {{"origin", origin}, {"sec-fetch-site", site}}))
+        .status;
+  };
+
+  EXPECT_EQ(status("POST", "/v1/completions", "https://evil.example", "cross-site"), 403u);
+  EXPECT_EQ(status("POST", "/v1/completions", "http://localhost:3000", "same-site"), 403u);
+  EXPECT_EQ(status("DELETE", "/v1/cache", "null", "cross-site"), 403u);
+  EXPECT_EQ(status("POST", "/v1/completions", "https://chat.example", "cross-site"), 200u);
+  EXPECT_EQ(status("POST", "/v1/completions", "https://proxy.example", "same-origin"), 200u);
+  EXPECT_EQ(status("GET", "/v1/models", "", "cross-site"), 200u);  // A link to it.
+}
+
+TEST_F(ApiTest, OptionsThatCannotWorkAreRefused) {
+  for (const char* origin :
+       {"*", "https://chat.example/", "chat.example", "https://", "https://A.example", "https://a, https://b"}) {
+    EXPECT_THAT((ApiOptions{.keys = {}, .cors_origin = origin}.Validate().message()), HasSubstr(origin));
+  }
+  for (const char* origin : {"", "https://chat.example", "http://localhost:3000", "app://kvern"}) {
+    EXPECT_TRUE((ApiOptions{.keys = {}, .cors_origin = origin}.Validate().ok())) << origin;
+  }
+  EXPECT_FALSE((ApiOptions{.keys = {}, .cors_origin = "", .max_requests_per_tenant = 0}.Validate().ok()));
 }
 
 TEST_F(ApiTest, WhatIsNoRequestGetsAnErrorOfTheApi) {
@@ -184,6 +214,21 @@ TEST_F(ApiTest, TextBecomesTokensAndTokensText) {
   EXPECT_EQ(ErrorField(post("/detokenize", R"({"tokens":[1,64]})"), "message"),
             "tokens[1]: is 64, the vocabulary has 64 tokens");
   EXPECT_EQ(ErrorField(post("/detokenize", R"({"tokens":"x"})"), "param"), "tokens");
+}
+
+TEST_F(ApiTest, TextsBeyondTheContextAreNotLookedAt) {
+  Api& api = Ready();  // A context of 256 tokens.
+  std::string ids = "1";
+  for (int i = 0; i < 50'000; ++i) ids += ",1";
+
+  const HttpResponse text =
+      Call(api, MakeRequest("POST", "/tokenize", R"({"content":")" + std::string(10u << 20, 'a') + "\"}"));
+  const HttpResponse tokens = Call(api, MakeRequest("POST", "/detokenize", "{\"tokens\":[" + ids + "]}"));
+
+  EXPECT_EQ(text.status, 400u);
+  EXPECT_THAT(ErrorField(text, "message"), HasSubstr("content: is a text of 10485760 bytes"));
+  EXPECT_EQ(ErrorField(text, "code"), "context_length_exceeded");
+  EXPECT_THAT(ErrorField(tokens, "message"), HasSubstr("tokens: is a text of 50001 bytes"));
 }
 
 TEST_F(ApiTest, MetricsCountRequestsTokensAndBlocks) {
@@ -250,9 +295,31 @@ TEST(AccessLogTest, ALineHasNumbersAndNoPrompt) {
   EXPECT_THAT(line, Not(HasSubstr("\n")));
 }
 
+TEST(AccessLogTest, WhatClientsPutIntoALineStaysInIt) {
+  RequestRecord record;
+  record.path = "/a\"b\n\xff";
+  record.error = std::string(100'000, 'x');
+
+  const std::string line = AccessLogLine(record, {.status = 404}, /*unix_ms=*/0);
+
+  EXPECT_EQ(ParseJson(line).value().at("path"), "/a\"b\n\xef\xbf\xbd");
+  EXPECT_THAT(line, Not(HasSubstr("\n")));
+  EXPECT_LT(line.size(), 2000u);
+}
+
 TEST(AccessLogTest, AFileThatCannotBeWrittenIsAnError) {
   EXPECT_THAT(AccessLog::Open("/no/such/directory/log").status().message(),
               HasSubstr("/no/such/directory/log cannot be written"));
+}
+
+TEST(AccessLogTest, AFullDiskIsSaidOnceAndStopsNothing) {
+  const auto log = AccessLog::Open("/dev/full").value();
+
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) log->Write({}, {});
+
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "kvern: warning: the access log /dev/full cannot be written, lines are lost: No space left on device\n");
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ void FieldReader::UInt32(std::string_view name, uint32_t& out, uint32_t min, uin
   if (!field->is_number()) return FailKind(name, "an integer", *field);
   const std::optional<uint64_t> value = AsUnsigned(*field, max);
   if (!value.has_value() || *value < min) {
-    return Fail(name, "is " + DumpJson(*field) + ", expected an integer from " + std::to_string(min) + " to " +
+    return Fail(name, "is " + ShowJson(*field) + ", expected an integer from " + std::to_string(min) + " to " +
                           std::to_string(max));
   }
   out = static_cast<uint32_t>(*value);
@@ -99,7 +99,7 @@ void FieldReader::String(std::string_view name, std::string& out) {
 void FieldReader::Bits64(std::string_view name, std::optional<uint64_t>& out) {
   const Json* const field = Find(name);
   if (field == nullptr) return;
-  if (!field->is_number_integer()) return Fail(name, "is " + DumpJson(*field) + ", expected an integer");
+  if (!field->is_number_integer()) return Fail(name, "is " + ShowJson(*field) + ", expected an integer");
   out = field->is_number_unsigned() ? field->get<uint64_t>() : static_cast<uint64_t>(field->get<int64_t>());
 }
 

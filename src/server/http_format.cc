@@ -1,5 +1,7 @@
 #include "server/http_format.h"
 
+#include <algorithm>
+#include <charconv>
 #include <ctime>
 
 namespace kvern::server {
@@ -89,6 +91,22 @@ std::string_view PathOf(std::string_view target) {
     }
   }
   return target.substr(0, target.find_first_of("?#"));
+}
+
+std::string PercentDecode(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    uint8_t byte = 0;
+    const char* const end = text.data() + std::min(text.size(), i + 3);
+    if (text[i] == '%' && end == text.data() + i + 3 &&
+        std::from_chars(text.data() + i + 1, end, byte, 16).ptr == end) {
+      decoded += static_cast<char>(byte);
+      i += 2;
+    } else {
+      decoded += text[i];
+    }
+  }
+  return decoded;
 }
 
 }  // namespace kvern::server

@@ -36,6 +36,9 @@ inline constexpr std::string_view kEventComment = ":\n\n";
 // The path of a request target: without the query, and without scheme and host where a client sends them.
 std::string_view PathOf(std::string_view target);
 
+// "a b" of "a%20b". What is no escape stays as it is.
+std::string PercentDecode(std::string_view text);
+
 // ASCII letters; names of headers are the same in any case.
 std::string LowerCase(std::string_view text);
 

@@ -49,5 +49,11 @@ TEST(HttpFormatTest, PathLeavesOutHostAndQuery) {
   EXPECT_EQ(PathOf(""), "");
 }
 
+TEST(HttpFormatTest, EscapesOfAPathAreDecoded) {
+  EXPECT_EQ(PercentDecode("my%20model%2Fv1"), "my model/v1");
+  EXPECT_EQ(PercentDecode("%4a%4A+%00x").size(), 5u);
+  for (const char* text : {"100%", "%2", "%zz", "%-1", "%%", ""}) EXPECT_EQ(PercentDecode(text), text);
+}
+
 }  // namespace
 }  // namespace kvern::server

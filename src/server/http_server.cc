@@ -36,6 +36,7 @@ constexpr size_t kReadBytes = 4096;
 constexpr size_t kMaxPipelinedBytes = 64u << 10;  // Read ahead while a reply is being made; more waits in the kernel.
 constexpr size_t kMaxBufferBytes = 128u << 10;
 constexpr size_t kWriteBytes = 64u << 10;
+constexpr uint64_t kSmallBodyBytes = 64u << 10;  // There is room for so much of every connection.
 // A client that is told off before its request was read gets so much of it taken, or the kernel would answer it with a
 // reset that can overtake the reply.
 constexpr size_t kLingerBytes = 1u << 20;
@@ -54,17 +55,25 @@ struct Context {
   bool is_draining = false;
 };
 
-// The part of Context::body_bytes that one request has, while it lives.
+// The part of Context::body_bytes that one request has, while it lives. Small bodies are no part of it, and large ones
+// are with what has come of them, not with what is announced: clients that hold back what they promised stop nobody.
 class BodyBytes {
  public:
   explicit BodyBytes(Context& context) : context_(context) {}
-  ~BodyBytes() { Set(0); }
+  ~BodyBytes() { Clear(); }
   BodyBytes(const BodyBytes&) = delete;
   BodyBytes& operator=(const BodyBytes&) = delete;
-  void Set(uint64_t num_bytes) {
-    context_.body_bytes += num_bytes - num_bytes_;
-    num_bytes_ = num_bytes;
+
+  bool HasRoomFor(uint64_t body_bytes) const {
+    return body_bytes <= kSmallBodyBytes ||
+           context_.body_bytes - num_bytes_ + body_bytes <= context_.options.max_total_body_bytes;
   }
+  void Set(uint64_t body_bytes) {
+    Clear();
+    num_bytes_ = body_bytes <= kSmallBodyBytes ? 0 : body_bytes;
+    context_.body_bytes += num_bytes_;
+  }
+  void Clear() { context_.body_bytes -= std::exchange(num_bytes_, 0); }
 
  private:
   Context& context_;
@@ -252,6 +261,14 @@ net::awaitable<Connection::Next> Connection::ServeRequest() {
     }
     co_return Next::kClose;
   }
+  // Where such a body ends is not known, and what is in it must not pass for the next request (RFC 9112 section 6.3).
+  const auto coding = parser.get().find(http::field::transfer_encoding);
+  if (coding != parser.get().end() && (is_http_1_0_ || LowerCase(View(coding->value())) != "chunked")) {
+    co_await Send(
+        context_.handler.Refuse(request, 501, "the only Transfer-Encoding known here is chunked, of HTTP/1.1"),
+        /*keeps_alive=*/false);
+    co_return Next::kClose;
+  }
   if (std::optional<HttpReply> reply = context_.handler.CheckHead(request)) {
     // What follows is only known to be a request where there is no body.
     const bool keeps_alive = parser.is_done() && parser.get().keep_alive();
@@ -266,7 +283,7 @@ net::awaitable<Connection::Next> Connection::ServeRequest() {
   ClearDeadline();
   reply = co_await net::co_spawn(context_.handler_threads, HandleRequest(context_.handler, std::move(request)),
                                  net::use_awaitable);
-  counted.Set(0);
+  counted.Clear();
   co_return co_await Send(std::move(reply), parser.get().keep_alive());
 }
 
@@ -275,13 +292,7 @@ net::awaitable<bool> Connection::ReadBody(Parser& parser, HttpRequest& request, 
                                           HttpReply& refusal) {
   refusal.response.status = 0;
   if (parser.is_done()) co_return true;
-  const auto length = parser.content_length();
-  const uint64_t most = length ? *length : context_.options.max_body_bytes;
-  if (most > context_.options.max_total_body_bytes - context_.body_bytes) {
-    refusal = context_.handler.Refuse(request, 503, "too many large requests at once; try again later");
-    co_return false;
-  }
-  counted.Set(most);
+  uint64_t num_bytes = parser.content_length().value_or(0);
   SetDeadline(context_.options.body_timeout);
   error_code error;
   if (LowerCase(request.Header("expect")) == "100-continue" && !is_http_1_0_) {
@@ -289,13 +300,21 @@ net::awaitable<bool> Connection::ReadBody(Parser& parser, HttpRequest& request, 
     co_await net::async_write(socket_, net::buffer(kContinue.data(), kContinue.size()),
                               net::redirect_error(net::use_awaitable, error));
   }
-  if (!error) co_await http::async_read(socket_, buffer_, parser, net::redirect_error(net::use_awaitable, error));
+  parser.eager(true);  // Many small chunks are one piece.
+  while (!error && !parser.is_done()) {
+    if (!counted.HasRoomFor(num_bytes)) {
+      refusal = context_.handler.Refuse(request, 503, "too many large requests at once; try again later");
+      co_return false;
+    }
+    co_await http::async_read_some(socket_, buffer_, parser, net::redirect_error(net::use_awaitable, error));
+    num_bytes = parser.get().body().size();
+    counted.Set(num_bytes);
+  }
   if (error) {
     if (std::optional<HttpReply> reply = ReplyToError(error, request)) refusal = std::move(*reply);
     co_return false;
   }
   request.body = std::move(parser.get().body());
-  counted.Set(request.body.size());
   co_return true;
 }
 

@@ -25,7 +25,7 @@ struct HttpServerOptions {
   uint32_t max_connections_per_address = 768;
   uint64_t max_header_bytes = 16u << 10;
   uint64_t max_body_bytes = 16u << 20;
-  uint64_t max_total_body_bytes = 256u << 20;  // Of all bodies that are being read or handled.
+  uint64_t max_total_body_bytes = 256u << 20;  // Of all bodies above 64 KiB that are being read or handled.
   Millis idle_timeout{60'000};                 // Between requests.
   Millis header_timeout{10'000};               // From the first byte of a head to its last.
   Millis body_timeout{60'000};                 // The same of a body.

@@ -94,6 +94,7 @@ struct Remote {
   uint64_t num_taken = 0;  // Bytes.
   bool is_endless = false;
   bool is_finished = false;
+  bool is_held = false;
   bool is_stopped = false;
   bool is_destroyed = false;
   std::optional<HttpOutcome> outcome;
@@ -108,6 +109,7 @@ struct Remote {
     pending += text;
     is_finished = is_finished || finishes;
     if (wake) wake();
+    changed.notify_all();
   }
   HttpOutcome AwaitOutcome() {
     Await([this] { return outcome.has_value(); });
@@ -145,7 +147,8 @@ class RemoteSource : public ReplySource {
   Remote& remote_;
 };
 
-// GET /hello, POST /echo; /stream and /later reply what the test says; /forbidden is refused by its head.
+// GET /hello, POST /echo; /stream and /later reply what the test says, /held is an echo when the test says that it is
+// finished; /forbidden is refused by its head.
 class TestHandler : public HttpHandler {
  public:
   Remote remote;
@@ -157,8 +160,15 @@ class TestHandler : public HttpHandler {
   }
   HttpReply Handle(HttpRequest request) override {
     ++num_handled;
+    if (request.path == "/held") {
+      std::unique_lock lock(remote.mutex);
+      remote.is_held = true;
+      remote.changed.notify_all();
+      remote.changed.wait(lock, [this] { return remote.is_finished; });
+    }
     HttpReply reply;
-    reply.response.body = request.path == "/echo" ? request.body : request.method + " " + request.path;
+    reply.response.body =
+        request.path == "/echo" || request.path == "/held" ? request.body : request.method + " " + request.path;
     if (request.path == "/stream" || request.path == "/later") {
       reply.response.body.clear();
       reply.source = std::make_unique<RemoteSource>(remote);
@@ -331,17 +341,68 @@ TEST_F(HttpServerTest, BodiesBeyondTheLimitAreRefused) {
   EXPECT_THAT(Ask(Post("/echo", std::string(1000, 'x'), "Connection: close\r\n")), StartsWith("HTTP/1.1 200 "));
 }
 
-TEST_F(HttpServerTest, AllBodiesTogetherHaveALimit) {
-  options_.max_body_bytes = options_.max_total_body_bytes = 1000;
+TEST_F(HttpServerTest, LargeBodiesTogetherHaveALimit) {
+  options_.max_body_bytes = options_.max_total_body_bytes = 1'000'000;
   Start();
+  const std::string body(600'000, 'x');
   Client first(port());
-  first.Send("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 600\r\n\r\n");
-  first.ReadUntil("100 Continue\r\n\r\n");
+  first.Send(Post("/held", body));
+  handler_.remote.Await([&] { return handler_.remote.is_held; });
 
-  EXPECT_THAT(Ask(Post("/echo", std::string(600, 'x'))), StartsWith("HTTP/1.1 503 "));
-  first.Send(std::string(600, 'y'));
-  EXPECT_THAT(first.ReadUntil("yyyy"), StartsWith("HTTP/1.1 200 "));
-  EXPECT_THAT(Ask(Post("/echo", std::string(600, 'x'), "Connection: close\r\n")), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(Ask(Post("/echo", body)), AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("too many large requests")));
+  EXPECT_THAT(Ask("POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n927c0\r\n" + body + "\r\n0\r\n\r\n"),
+              StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(Ask(Post("/echo", "small", "Connection: close\r\n")), EndsWith("\r\n\r\nsmall"));
+  handler_.remote.Push("", /*finishes=*/true);
+  EXPECT_THAT(first.ReadUntil("xxx"), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(Ask(Post("/echo", body, "Connection: close\r\n")), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpServerTest, BodiesThatAreOnlyAnnouncedTakeNoRoom) {
+  options_.max_body_bytes = options_.max_total_body_bytes = 1'000'000;
+  Start();
+  std::vector<std::unique_ptr<Client>> silent;
+  for (int i = 0; i < 20; ++i) {
+    silent.push_back(std::make_unique<Client>(port()));
+    const std::string length = i % 2 == 0 ? "Content-Length: 1000000" : "Transfer-Encoding: chunked";
+    silent.back()->Send("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n" + length + "\r\n\r\n");
+    silent.back()->ReadUntil("100 Continue\r\n\r\n");
+  }
+
+  EXPECT_THAT(Ask(Post("/echo", std::string(900'000, 'x'), "Connection: close\r\n")), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpServerTest, ABodyOfManyChunksIsPutTogether) {
+  Start();
+  std::string chunks, body;
+  for (int i = 0; i < 20'000; ++i) {
+    body += static_cast<char>('a' + i % 26);
+    chunks += std::string("1\r\n") + body.back() + "\r\n";
+  }
+
+  EXPECT_THAT(
+      Ask("POST /echo HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + "0\r\n\r\n"),
+      EndsWith("\r\n\r\n" + body));
+}
+
+// What a proxy in front takes for a body must not become a request here.
+TEST_F(HttpServerTest, ABodyWhoseEndIsNotKnownEndsTheConnection) {
+  Start();
+  for (const char* head : {
+           "POST /echo HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+           "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked, gzip\r\n\r\n",
+           "POST /echo HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+           "POST /echo HTTP/1.1\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n",
+           "POST /echo HTTP/1.1\r\nTransfer-Encoding:\r\n\r\n",
+           "POST /echo HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n",
+       }) {
+    const std::string reply = Ask(head + Get("/hello", "Connection: close\r\n"));
+    EXPECT_THAT(reply, AllOf(StartsWith("HTTP/1.1 501 "), HasSubstr("Connection: close"), Not(HasSubstr("GET /hello"))))
+        << head;
+  }
+  EXPECT_EQ(handler_.num_handled, 0);
+  EXPECT_THAT(Ask("POST /echo HTTP/1.1\r\nConnection: close\r\nTransfer-Encoding: Chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"),
+              EndsWith("\r\n\r\na"));
 }
 
 TEST_F(HttpServerTest, AHeadRefusedBeforeItsBodyGetsItsReply) {

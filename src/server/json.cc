@@ -50,11 +50,13 @@ Status CheckShape(std::string_view text) {
   return Status::Ok();
 }
 
-// "[json.exception.parse_error.101] parse error at line 1, column 2: ..." without the part in brackets.
+// "[json.exception.parse_error.101] parse error at line 1, column 2: ...; last read: '"my secret'" without the part in
+// brackets and without the client's text: errors go to the log, and prompts do not.
 std::string Reason(const std::exception& error) {
-  const std::string_view what = error.what();
+  std::string_view what = error.what();
   const size_t end = what.starts_with('[') ? what.find("] ") : std::string_view::npos;
-  return std::string(end == std::string_view::npos ? what : what.substr(end + 2));
+  if (end != std::string_view::npos) what.remove_prefix(end + 2);
+  return ShortText(what.substr(0, what.find("; last read: ")));
 }
 
 }  // namespace
@@ -71,5 +73,13 @@ Result<Json> ParseJson(std::string_view text) {
 std::string DumpJson(const Json& json) {
   return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
+
+std::string ShortText(std::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return std::string(text);
+  while (max_bytes > 0 && (static_cast<uint8_t>(text[max_bytes]) & 0xC0) == 0x80) --max_bytes;  // Not in a character.
+  return std::string(text.substr(0, max_bytes)) + "...";
+}
+
+std::string ShowJson(const Json& json) { return ShortText(DumpJson(json)); }
 
 }  // namespace kvern::server

@@ -30,6 +30,20 @@ TEST(JsonTest, MalformedTextIsAnErrorWithItsPlace) {
   EXPECT_THAT(ErrorOf("\"abc\\"), HasSubstr("is no JSON"));
 }
 
+TEST(JsonTest, ErrorsTellThePlaceAndNotTheText) {
+  EXPECT_EQ(ErrorOf(R"({"prompt": "my secret)"),
+            "is no JSON: parse error at line 1, column 22: syntax error while parsing value - invalid string: missing "
+            "closing quote");
+  EXPECT_LT(ErrorOf(std::string(1'000'000, '7')).size(), 300u);
+}
+
+TEST(JsonTest, WhatIsShownIsCutBetweenCharacters) {
+  EXPECT_EQ(ShortText("abc", 3), "abc");
+  EXPECT_EQ(ShortText("abcd", 3), "abc...");
+  EXPECT_EQ(ShortText("aé", 2), "a...");
+  EXPECT_EQ(ShowJson(Json(std::string(1000, 'x'))), "\"" + std::string(199, 'x') + "...");
+}
+
 TEST(JsonTest, DepthIsBounded) {
   const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
 

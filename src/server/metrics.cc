@@ -96,7 +96,8 @@ void Metrics::Add(const RequestRecord& record, const HttpOutcome& outcome) {
   prompt_tokens_ += record.prompt_tokens;
   cached_tokens_ += record.cached_tokens;
   generated_tokens_ += record.generated_tokens;
-  queue_.Add(1e-6 * static_cast<double>(record.queue_us));
+  // Known from the first token on, and at the end of an answer without one.
+  if (record.first_token_us.has_value() || outcome.is_complete) queue_.Add(1e-6 * static_cast<double>(record.queue_us));
   if (record.first_token_us.has_value()) first_token_.Add(1e-6 * static_cast<double>(*record.first_token_us));
   if (record.generated_tokens > 1) {
     between_tokens_.Add(1e-6 * static_cast<double>(record.decode_us) /

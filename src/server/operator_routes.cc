@@ -79,10 +79,7 @@ HttpReply ClearCache(RouteContext& context) {
 }
 
 HttpReply ShowRecentRequests(RouteContext& context) {
-  const bool sees_all = context.tenant.is_admin;
-  return ReplyWith(Json{
-      {"object", "list"},
-      {"data", context.recent.List(sees_all ? std::nullopt : std::optional<std::string_view>(context.tenant.name))}});
+  return ReplyWith(Json{{"object", "list"}, {"data", context.recent.List(context.tenant)}});
 }
 
 }  // namespace kvern::server

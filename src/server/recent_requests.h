@@ -4,13 +4,11 @@
 #include <cstddef>
 #include <deque>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
 
 #include "server/json.h"
 #include "server/openai/answer_format.h"
 #include "server/request_record.h"
+#include "server/tenants.h"
 
 namespace kvern::server {
 
@@ -30,12 +28,16 @@ class RecentRequests {
     if (entries_.size() > kMost) entries_.pop_back();
   }
 
-  // The latest first; of one tenant, or of all.
-  Json List(std::optional<std::string_view> tenant) const {
+  // The latest first: of `tenant`, or where it is an admin of all, those of others without their texts.
+  Json List(const Tenant& tenant) const {
     Json list = Json::array();
     const std::lock_guard lock(mutex_);
     for (const Json& entry : entries_) {
-      if (!tenant.has_value() || entry.at("tenant") == *tenant) list.push_back(entry);
+      const bool is_own = entry.at("tenant") == tenant.name;
+      if (!is_own && !tenant.is_admin) continue;
+      list.push_back(entry);
+      Json& divergence = list.back()["divergence"];
+      if (!is_own && !divergence.is_null()) divergence["cached"] = divergence["prompt"] = nullptr;
     }
     return list;
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -73,6 +74,7 @@ Result<ApiKeys> ApiKeys::Parse(std::string_view text, const std::string& source)
         entry.tenant.is_admin = true;
       } else if (word.starts_with("cache=") && IsName(std::string_view(word).substr(6))) {
         entry.tenant.cache_group = "group:" + word.substr(6);
+        entry.tenant.shares_cache = true;
       } else {
         return wrong("'" + word + "' is neither cache=GROUP nor admin");
       }
@@ -81,6 +83,7 @@ Result<ApiKeys> ApiKeys::Parse(std::string_view text, const std::string& source)
       if (!ReadHex(std::string_view(key).substr(kDigestPrefix.size()), entry.digest)) {
         return wrong("expected 64 hex digits after sha256:");
       }
+      if (entry.digest == DigestOf("")) return wrong("the digest is that of an empty key, which everybody has");
     } else if (key.size() < kMinKeyBytes) {
       return wrong("the key is shorter than " + std::to_string(kMinKeyBytes) + " bytes");
     } else {
@@ -96,6 +99,9 @@ Result<ApiKeys> ApiKeys::Parse(std::string_view text, const std::string& source)
 }
 
 Result<ApiKeys> ApiKeys::Load(const std::string& path) {
+  if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) {  // Can be opened, but reading throws.
+    return Status::IoError(path + " cannot be read: it is a directory, expected a file of keys");
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) return Status::IoError(path + " cannot be read: " + std::strerror(errno));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -113,21 +119,24 @@ const Tenant* ApiKeys::Find(std::string_view key) const {
   return found;
 }
 
-Result<TenantSlots::Slot> TenantSlots::Acquire(const std::string& tenant) {
+Result<TenantSlots::Slot> TenantSlots::Acquire(const std::string& tenant, uint32_t num_answers) {
+  const std::string limit = ", limit " + std::to_string(max_per_tenant_);
+  if (num_answers > max_per_tenant_) {
+    return Status::InvalidArgument("the request is for " + std::to_string(num_answers) + " answers" + limit);
+  }
   const std::lock_guard lock(mutex_);
   uint32_t& count = in_flight_[tenant];
-  if (count >= max_per_tenant_) {
-    return Status::Unavailable(std::to_string(count) + " requests of yours are in flight, limit " +
-                               std::to_string(max_per_tenant_));
+  if (count > max_per_tenant_ - num_answers) {
+    return Status::Unavailable(std::to_string(count) + " answers of yours are in flight" + limit);
   }
-  ++count;
-  return Slot(*this, tenant);
+  count += num_answers;
+  return Slot(*this, tenant, num_answers);
 }
 
-void TenantSlots::Release(const std::string& tenant) {
+void TenantSlots::Release(const std::string& tenant, uint32_t num_answers) {
   const std::lock_guard lock(mutex_);
   const auto found = in_flight_.find(tenant);
-  if (--found->second == 0) in_flight_.erase(found);
+  if ((found->second -= num_answers) == 0) in_flight_.erase(found);
 }
 
 }  // namespace kvern::server

@@ -21,7 +21,8 @@ namespace kvern::server {
 
 struct Tenant {
   std::string name;
-  std::string cache_group;  // Requests share cached blocks only within a group.
+  std::string cache_group;    // Requests share cached blocks only within a group.
+  bool shares_cache = false;  // The group was named, so that others may be in it.
   bool is_admin = false;
 };
 
@@ -46,31 +47,36 @@ class ApiKeys {
   std::vector<Entry> entries_;
 };
 
-// Counts requests in flight. Any thread.
+// Counts answers in flight: a request for several is so many. Any thread.
 class TenantSlots {
  public:
-  // A request in flight while alive. Must not outlive the TenantSlots.
+  // Answers in flight while alive. Must not outlive the TenantSlots.
   class Slot {
    public:
     Slot() = default;
-    Slot(TenantSlots& slots, std::string tenant) : slots_(&slots), tenant_(std::move(tenant)) {}
-    Slot(Slot&& other) noexcept : slots_(std::exchange(other.slots_, nullptr)), tenant_(std::move(other.tenant_)) {}
+    Slot(TenantSlots& slots, std::string tenant, uint32_t num_answers)
+        : slots_(&slots), tenant_(std::move(tenant)), num_answers_(num_answers) {}
+    Slot(Slot&& other) noexcept
+        : slots_(std::exchange(other.slots_, nullptr)),
+          tenant_(std::move(other.tenant_)),
+          num_answers_(other.num_answers_) {}
     Slot& operator=(Slot&& other) = delete;
     ~Slot() {
-      if (slots_ != nullptr) slots_->Release(tenant_);
+      if (slots_ != nullptr) slots_->Release(tenant_, num_answers_);
     }
 
    private:
     TenantSlots* slots_ = nullptr;
     std::string tenant_;
+    uint32_t num_answers_ = 0;
   };
 
   explicit TenantSlots(uint32_t max_per_tenant) : max_per_tenant_(max_per_tenant) {}
-  // kUnavailable where the tenant has all it may have.
-  Result<Slot> Acquire(const std::string& tenant);
+  // kUnavailable where the tenant has so many that these are too many; kInvalidArgument where they always are.
+  Result<Slot> Acquire(const std::string& tenant, uint32_t num_answers);
 
  private:
-  void Release(const std::string& tenant);
+  void Release(const std::string& tenant, uint32_t num_answers);
 
   const uint32_t max_per_tenant_;
   std::mutex mutex_;

@@ -51,21 +51,38 @@ TEST(ApiKeysTest, AWrongLineIsNamed) {
   EXPECT_THAT(ErrorOf("al\"ice long-enough"), HasSubstr("letters, digits"));
   EXPECT_THAT(ErrorOf("alice long-enough cash=x"), HasSubstr("'cash=x'"));
   EXPECT_THAT(ErrorOf("alice sha256:abc"), HasSubstr("64 hex digits"));
+  // What `printf %s "$UNSET" | sha256sum` says: whoever sends no key would be alice.
+  EXPECT_THAT(ErrorOf("alice sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+              HasSubstr("line 1: the digest is that of an empty key"));
   EXPECT_THAT(ErrorOf("alice long-enough\nbob long-enough"), HasSubstr("line 2: the key stands in the file twice"));
   EXPECT_THAT(ApiKeys::Load("no/such/file").status().message(), HasSubstr("no/such/file cannot be read"));
+  EXPECT_THAT(ApiKeys::Load("/").status().message(), HasSubstr("/ cannot be read: it is a directory"));
 }
 
 TEST(TenantSlotsTest, EachTenantHasItsOwnLimit) {
   TenantSlots slots(/*max_per_tenant=*/2);
-  auto first = slots.Acquire("alice");
+  auto first = slots.Acquire("alice", 1);
   {
-    auto second = slots.Acquire("alice");
+    auto second = slots.Acquire("alice", 1);
     EXPECT_TRUE(second.ok());
-    EXPECT_EQ(slots.Acquire("alice").status().code(), StatusCode::kUnavailable);
-    EXPECT_TRUE(slots.Acquire("bob").ok());
+    EXPECT_EQ(slots.Acquire("alice", 1).status().code(), StatusCode::kUnavailable);
+    EXPECT_TRUE(slots.Acquire("bob", 2).ok());
   }
 
-  EXPECT_TRUE(slots.Acquire("alice").ok());
+  EXPECT_TRUE(slots.Acquire("alice", 1).ok());
+}
+
+TEST(TenantSlotsTest, ARequestForSeveralAnswersIsSoMany) {
+  TenantSlots slots(/*max_per_tenant=*/3);
+  {
+    auto first = slots.Acquire("alice", 2);
+    ASSERT_TRUE(first.ok());
+    EXPECT_EQ(slots.Acquire("alice", 2).status().message(), "2 answers of yours are in flight, limit 3");
+    EXPECT_TRUE(slots.Acquire("alice", 1).ok());
+  }
+
+  EXPECT_TRUE(slots.Acquire("alice", 3).ok());
+  EXPECT_EQ(slots.Acquire("alice", 4).status().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -254,8 +254,29 @@ class Answers(ServeTest):
     def test_metrics_are_in_the_format_of_prometheus(self):
         self.server.complete(max_tokens=2)
         text = self.server.request("GET", "/metrics")[1]
+        documented = (ROOT / "docs" / "serving.md").read_text()
+        kinds, helped, samples = {}, [], []
         for line in text.splitlines():
-            self.assertRegex(line, r'^(# (HELP|TYPE) kvern_\w+ .+|kvern_\w+(\{[^}]*\})? [-+.e\d]+)$')
+            if match := re.fullmatch(r"# HELP (kvern_\w+) \S.*", line):
+                helped.append(match.group(1))
+            elif match := re.fullmatch(r"# TYPE (kvern_\w+) (counter|gauge|histogram)", line):
+                self.assertNotIn(match.group(1), kinds)
+                kinds[match.group(1)] = match.group(2)
+            else:
+                match = re.fullmatch(r'(kvern_\w+)(\{\w+="[^"\\\n]*"(?:,\w+="[^"\\\n]*")*\})? ([-+.e\d]+)', line)
+                self.assertIsNotNone(match, line)
+                samples.append((match.group(1), match.group(2) or "", float(match.group(3))))
+        self.assertEqual(helped, list(kinds))
+        self.assertEqual(len(samples), len({(name, labels) for name, labels, _ in samples}))
+        for name, kind in kinds.items():
+            self.assertEqual(name.endswith("_total"), kind == "counter", name)
+            self.assertIn(f"`{name}", documented)
+            if kind == "histogram":
+                buckets = [value for sample, _, value in samples if sample == name + "_bucket"]
+                self.assertEqual(buckets, sorted(buckets))
+                self.assertEqual([buckets[-1]], [value for sample, _, value in samples if sample == name + "_count"])
+        families = {re.sub(r"_(bucket|sum|count)$", "", name) if name not in kinds else name for name, _, _ in samples}
+        self.assertEqual(families, set(kinds))
         self.assertRegex(text, r"\nkvern_generated_tokens_total [1-9]")
 
 
@@ -265,7 +286,7 @@ class BadClients(ServeTest):
         connection.close()
         cache = self.server.await_idle()
         self.assertEqual(cache["blocks"]["filling"], 0)
-        self.assertIn("kvern_requests_cancelled_total", self.server.request("GET", "/metrics")[1])
+        self.assertRegex(self.server.request("GET", "/metrics")[1], r"\nkvern_requests_cancelled_total [1-9]")
 
     def test_a_client_that_leaves_during_prefill_is_cancelled(self):
         before = self.server.await_idle()["tokens"]["computed"]
@@ -276,6 +297,18 @@ class BadClients(ServeTest):
                 time.sleep(0.005)
         computed = self.server.await_idle()["tokens"]["computed"] - before
         self.assertLess(computed, 7000)
+        last = self.server.request("GET", "/v1/cache/requests")[1]["data"][0]
+        self.assertEqual(last["prompt_tokens"], len(self.server.request("POST", "/tokenize", {"content": "word " * 7000})[1]["tokens"]))
+
+    def test_uploads_that_do_not_go_on_do_not_stop_others(self):
+        silent = [self.server.connect() for _ in range(40)]
+        for i, connection in enumerate(silent):
+            length = b"Transfer-Encoding: chunked" if i % 2 else b"Content-Length: 16000000"
+            connection.sendall(b"POST /v1/completions HTTP/1.1\r\nExpect: 100-continue\r\n" + length + b"\r\n\r\n")
+            self.assertIn(b" 100 ", connection.recv(100))
+        self.assertEqual(self.server.complete(max_tokens=1, user="x" * 200_000)["usage"]["completion_tokens"], 1)
+        for connection in silent:
+            connection.close()
 
     def test_slow_heads_and_idle_connections_do_not_stop_others(self):
         slow = [self.server.connect() for _ in range(100)]
@@ -397,6 +430,7 @@ class Life(unittest.TestCase):
     def test_keys_are_needed_where_there_are_some(self):
         keys = self.directory / "keys.txt"
         keys.write_text("# who\nalice alice-secret\nroot root-secret admin\n")
+        keys.chmod(0o644)
         server = self.start("--api-keys", keys)
         request = {"prompt": PROMPT, "max_tokens": 2}
         self.assertEqual(server.request("POST", "/v1/completions", request)[0], 401)
@@ -409,6 +443,54 @@ class Life(unittest.TestCase):
         self.assertIn("HTTP 403", kvern_cache("ls", server.port, "--api-key", "alice-secret").stderr)
         self.assertIn("alice", kvern_cache("ls", server.port, "--api-key", "root-secret").stdout)
         self.assertIn("are free again", kvern_cache("clear", server.port, "--api-key", "root-secret").stdout)
+        self.assertTrue(any("can read" in line and "chmod 600" in line for line in server.stderr), server.stderr)
+
+    def time_to_first_token(self, server, key, prompt):
+        """(milliseconds, tokens found in the cache)."""
+        status, body, _ = server.request("POST", "/v1/completions", {"prompt": prompt, "max_tokens": 1, "temperature": 0},
+                                         {"Authorization": "Bearer " + key})
+        self.assertEqual(status, 200, body)
+        return body["timings"]["prompt_ms"], body["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    def test_time_does_not_tell_what_other_tenants_have_cached(self):
+        keys = self.directory / "keys.txt"
+        keys.write_text("ann ann-secret\nben bens-secret\ncid cids-secret cache=team\ndan dans-secret cache=team\n")
+        server = self.start("--api-keys", keys, "--kv-budget", "800MiB")
+        fresh, others, own, group = [], [], [], []
+        for i in range(3):
+            prompt = "ABC"[i] + "." + " The mill grinds what the farmers bring it." * 110  # Some 1,000 tokens.
+            fresh.append(self.time_to_first_token(server, "ann-secret", prompt))
+            others.append(self.time_to_first_token(server, "bens-secret", prompt))
+            own.append(self.time_to_first_token(server, "ann-secret", prompt))
+            self.time_to_first_token(server, "cids-secret", prompt)
+            group.append(self.time_to_first_token(server, "dans-secret", prompt))
+        for kind in fresh, others:
+            self.assertEqual([found for _, found in kind], [0, 0, 0])
+        for kind in own, group:
+            self.assertGreater(min(found for _, found in kind), 900)
+        best = {name: min(ms for ms, _ in kind) for name, kind in
+                [("fresh", fresh), ("others", others), ("own", own), ("group", group)]}
+        self.assertGreater(best["others"], best["fresh"] / 2, best)
+        self.assertLess(best["own"], best["fresh"] / 4, best)
+        self.assertLess(best["group"], best["fresh"] / 4, best)
+
+    def test_a_full_disk_under_the_log_stops_nothing(self):
+        server = self.start("--access-log", "/dev/full")
+        for _ in range(3):
+            server.complete(max_tokens=1)
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(sum("/dev/full cannot be written" in line for line in server.stderr), 1)
+
+    def test_a_prompt_that_is_no_json_is_not_in_the_log(self):
+        log = self.directory / "access.jsonl"
+        server = self.start("--access-log", log)
+        with server.connect() as connection:
+            connection.sendall(b'POST /v1/completions HTTP/1.1\r\nConnection: close\r\nContent-Length: 21\r\n\r\n{"prompt": "my secret')
+            self.assertIn(b" 400 ", read_all(connection))
+        self.assertEqual(server.stop(), 0)
+        line = json.loads(log.read_text())
+        self.assertIn("missing closing quote", line["error"])
+        self.assertNotIn("secret", log.read_text())
 
     def test_the_log_has_a_line_per_request_and_prompts_only_if_asked(self):
         for extra, expected in ([], False), (["--log-prompts"], True):
@@ -438,6 +520,12 @@ class Life(unittest.TestCase):
         self.assertEqual(self.fails("--max-body", "much")[0], 2)
         self.assertEqual(self.fails("--drain", "0")[0], 2)
         self.assertEqual(self.fails("--port", "70000")[0], 2)
+        self.assertEqual(self.fails("--tenant-requests", "0")[0], 2)
+        code, message = self.fails("--cors-origin", "*")
+        self.assertEqual(code, 2)
+        self.assertIn("cors_origin is '*', expected one origin", message)
+        code, message = self.fails("--idle-timeout", "-1")
+        self.assertIn("--idle-timeout is -1", message)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ class AnswerSource : public ReplySource {
         tokenizer_(context.model->engine.tokenizer()),
         generated_(context.generated),
         salt_(context.tenant.cache_group),
+        shows_cached_text_(!context.tenant.shares_cache),
         prompts_(std::move(prompts)),
         choices_(std::move(choices)),
         slot_(std::move(slot)),
@@ -73,6 +74,7 @@ class AnswerSource : public ReplySource {
   const Tokenizer& tokenizer_;
   GeneratedTexts& generated_;
   const std::string salt_;
+  const bool shows_cached_text_;
   const std::vector<EncodedPrompt> prompts_;
   std::vector<Choice> choices_;
   const TenantSlots::Slot slot_;
@@ -171,7 +173,7 @@ void AnswerSource::Append(HttpResponse& response, Json choice, const Choice* end
   if (includes_usage_) chunk["usage"] = nullptr;  // It comes with the last chunk.
   if (ended != nullptr) {
     chunk["timings"] = TimingsJson({ended->stream.stats()});
-    chunk["timings"]["divergence"] = DivergenceJson(ended->stream.divergence(), tokenizer_);
+    chunk["timings"]["divergence"] = DivergenceJson(ended->stream.divergence(), tokenizer_, shows_cached_text_);
     AddReuse(chunk, prompts_[ended->prompt]);
   }
   response.body += Event(chunk);
@@ -188,7 +190,7 @@ void AnswerSource::AppendWhole(HttpResponse& response) {
   Json body = header_.With(std::move(choices));
   body["usage"] = ToJson(CountUsage());
   body["timings"] = TimingsJson(stats);
-  body["timings"]["divergence"] = DivergenceJson(choices_.front().stream.divergence(), tokenizer_);
+  body["timings"]["divergence"] = DivergenceJson(choices_.front().stream.divergence(), tokenizer_, shows_cached_text_);
   AddReuse(body, prompts_.front());
   response.body = DumpJson(body);
 }
@@ -206,7 +208,7 @@ Usage AnswerSource::CountUsage() const {
         cached_tokens = std::min(cached_tokens, other.stream.stats().prompt_tokens_reused);
       }
     }
-    usage.prompt_tokens += stats.prompt_tokens;
+    usage.prompt_tokens += prompts_[choices_[i].prompt].tokens.size();  // Of the engine only after the first token.
     usage.cached_tokens += cached_tokens;
   }
   return usage;
@@ -225,7 +227,7 @@ void AnswerSource::FillRecord() {
     record.decode_us = std::max(record.decode_us, stats.decode_us);
     AddCauses(stats, record.causes);
   }
-  record.divergence = DivergenceJson(choices_.front().stream.divergence(), tokenizer_);
+  record.divergence = DivergenceJson(choices_.front().stream.divergence(), tokenizer_, shows_cached_text_);
   if (!record.finish_reason.empty()) return;
   const bool is_ended = std::ranges::all_of(choices_, &Choice::is_ended);
   record.finish_reason = is_ended ? FinishReasonText(choices_.front().stream.finish_reason()) : "cancelled";
@@ -266,21 +268,24 @@ std::string ParameterOf(const Status& status, const std::string& prompt_path) {
 std::optional<ApiError> CheckModelName(const ServedModel& model, const std::string& name) {
   if (name.empty() || name == model.id) return std::nullopt;
   return ApiError{.status = 404,
-                  .message = "model: there is no model " + DumpJson(name) + ", this server has " + DumpJson(model.id),
+                  .message = "model: there is no model " + ShowJson(name) + ", this server has " + ShowJson(model.id),
                   .param = "model",
                   .code = "model_not_found"};
+}
+
+std::optional<ApiError> CheckTextBytes(const ServedModel& model, uint64_t num_bytes, const std::string& path) {
+  const uint64_t context_tokens = model.engine.options().context_tokens;
+  if (num_bytes / model.max_token_bytes <= context_tokens) return std::nullopt;
+  return ApiError{.message = path + ": is a text of " + std::to_string(num_bytes) +
+                             " bytes, which has more tokens than the context of " + std::to_string(context_tokens),
+                  .param = path,
+                  .code = "context_length_exceeded"};
 }
 
 std::variant<EncodedPrompt, ApiError> EncodePrompt(const RouteContext& context, const AnswerOptions& answer,
                                                    std::string text, std::string path, bool adds_special) {
   const ServedModel& model = *context.model;
-  const uint64_t context_tokens = model.engine.options().context_tokens;
-  if (text.size() / std::max<uint64_t>(1, model.max_token_bytes) > context_tokens) {
-    return ApiError{.message = path + ": is a text of " + std::to_string(text.size()) +
-                               " bytes, which has more tokens than the context of " + std::to_string(context_tokens),
-                    .param = path,
-                    .code = "context_length_exceeded"};
-  }
+  if (auto error = CheckTextBytes(model, text.size(), path)) return std::move(*error);
   EncodedPrompt prompt;
   size_t num_bytes = 0;
   if (answer.reuses_generated) {
@@ -303,7 +308,8 @@ HttpReply StartAnswer(RouteContext& context, AnswerKind kind, const AnswerOption
                       std::vector<EncodedPrompt> prompts, uint32_t default_max_tokens) {
   const ServedModel& model = *context.model;
   if (const auto error = CheckAgainstModel(model, options, prompts)) return ReplyWith(context, *error);
-  Result<TenantSlots::Slot> slot = context.slots.Acquire(context.tenant.name);
+  Result<TenantSlots::Slot> slot = context.slots.Acquire(
+      context.tenant.name, options.num_choices * static_cast<uint32_t>(prompts.size()));  // Both at most 128.
   if (!slot.ok()) return ReplyWith(context, FromEngine(slot.status(), ""));
 
   Request request;

@@ -19,7 +19,7 @@ struct EncodedPrompt {
 };
 
 // `text` as token ids, control tokens in it included, as `answer` says of answers that it goes on from. An error names
-// `path`; a text that cannot fit the context, however it is cut, is refused before it is looked at.
+// `path`.
 std::variant<EncodedPrompt, ApiError> EncodePrompt(const RouteContext& context, const AnswerOptions& answer,
                                                    std::string text, std::string path, bool adds_special);
 
@@ -27,6 +27,9 @@ std::variant<EncodedPrompt, ApiError> EncodePrompt(const RouteContext& context, 
 // returns the reply that follows them, or an error.
 HttpReply StartAnswer(RouteContext& context, AnswerKind kind, const AnswerOptions& options,
                       std::vector<EncodedPrompt> prompts, uint32_t default_max_tokens);
+
+// The error of a text that has more tokens than the context, however it is cut: not worth the time to look at it.
+std::optional<ApiError> CheckTextBytes(const ServedModel& model, uint64_t num_bytes, const std::string& path);
 
 // The error where `model` is not the one that the client names.
 std::optional<ApiError> CheckModelName(const ServedModel& model, const std::string& name);

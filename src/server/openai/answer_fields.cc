@@ -31,7 +31,17 @@ constexpr std::array kUnsupported = {"grammar",
                                      "typical_p",
                                      "dynatemp_range",
                                      "logits_processors",
-                                     "structured_outputs"};
+                                     "structured_outputs",
+                                     "n_predict",
+                                     "min_tokens",
+                                     "stop_token_ids",
+                                     "bad_words",
+                                     "allowed_token_ids",
+                                     "use_beam_search",
+                                     "truncate_prompt_tokens",
+                                     "continue_final_message"};
+
+constexpr std::string_view kTypicalP = "typical_p";  // 1 is what switches it off, and what many clients send.
 
 // Whether `value` asks for nothing: false, 0, an empty list.
 bool IsOff(const Json& value) {
@@ -44,7 +54,8 @@ bool IsOff(const Json& value) {
 void RefuseUnsupported(FieldReader& fields) {
   for (const char* name : kUnsupported) {
     const Json* const field = fields.Find(name);
-    if (field != nullptr && !IsOff(*field)) fields.Fail(name, "is not supported by this server");
+    if (field == nullptr || IsOff(*field) || (name == kTypicalP && *field == 1)) continue;
+    fields.Fail(name, "is not supported by this server");
   }
 }
 
@@ -83,11 +94,11 @@ void ReadLogitBias(FieldReader& fields, std::vector<std::pair<TokenId, float>>& 
     TokenId token = -1;
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
     if (error != std::errc() || end != key.data() + key.size() || token < 0) {
-      return fields.Fail("logit_bias", "has the key " + DumpJson(key) + ", expected a token id");
+      return fields.Fail("logit_bias", "has the key " + ShowJson(key) + ", expected a token id");
     }
     if (!value.is_number()) return entries.Fail(key, std::string("expected a number, found ") + KindName(value));
     const double bias = value.get<double>();
-    if (!(bias >= -100 && bias <= 100)) return entries.Fail(key, "is " + DumpJson(value) + ", expected -100 to 100");
+    if (!(bias >= -100 && bias <= 100)) return entries.Fail(key, "is " + ShowJson(value) + ", expected -100 to 100");
     biases.emplace_back(token, static_cast<float>(bias));
   }
 }
@@ -108,7 +119,7 @@ void ReadResponseFormat(FieldReader& fields) {
   std::string type = "text";
   format.String("type", type);
   if (type != "text") {
-    format.Fail("type", "is " + DumpJson(type) +
+    format.Fail("type", "is " + ShowJson(type) +
                             ", and this server supports \"text\" alone: the model's answer is not "
                             "held to JSON or a schema");
   }

@@ -163,7 +163,8 @@ void AddCauses(const RequestStats& stats, PromptCauses& causes) {
   causes.last_token += stats.prompt_tokens_last;
 }
 
-Json DivergenceJson(const std::optional<PromptDivergence>& divergence, const Tokenizer& tokenizer) {
+Json DivergenceJson(const std::optional<PromptDivergence>& divergence, const Tokenizer& tokenizer,
+                    bool shows_cached_text) {
   if (!divergence.has_value()) return nullptr;
   const auto text_from = [&](const std::vector<TokenId>& tokens) {
     const auto begin = std::min<size_t>(divergence->position - divergence->block_begin, tokens.size());
@@ -171,7 +172,7 @@ Json DivergenceJson(const std::optional<PromptDivergence>& divergence, const Tok
                             /*render_special=*/true);
   };
   return {{"position", divergence->position},
-          {"cached", text_from(divergence->tokens)},
+          {"cached", shows_cached_text ? Json(text_from(divergence->tokens)) : Json(nullptr)},
           {"prompt", text_from(divergence->prompt)}};
 }
 

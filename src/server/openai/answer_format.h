@@ -65,7 +65,9 @@ Json TimingsJson(const std::vector<RequestStats>& answers);
 void AddCauses(const RequestStats& stats, PromptCauses& causes);
 Json ToJson(const PromptCauses& causes);
 // {position, cached, prompt}: the texts of a block from the first token that differs on. null where nothing does.
-Json DivergenceJson(const std::optional<PromptDivergence>& divergence, const Tokenizer& tokenizer);
+// What is cached may be the text of another client where tenants share it: then only the position is told.
+Json DivergenceJson(const std::optional<PromptDivergence>& divergence, const Tokenizer& tokenizer,
+                    bool shows_cached_text);
 
 struct Usage {
   uint64_t prompt_tokens = 0;

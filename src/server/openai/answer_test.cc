@@ -340,6 +340,51 @@ TEST_F(AnswerTest, ATenantHasItsShareOfRequests) {
   EXPECT_EQ(Call(*api_, request).status, 200u);
 }
 
+TEST_F(AnswerTest, AnswersOfOneRequestAreCountedForTheTenant) {
+  api_options_.max_requests_per_tenant = 3;
+  Start();
+
+  EXPECT_EQ(Complete(R"({"prompt":"abc","n":3,"max_tokens":2})").status, 200u);
+  const HttpResponse many = Complete(R"({"prompt":["abc","abd"],"n":2,"max_tokens":2})");
+
+  EXPECT_EQ(many.status, 400u);
+  EXPECT_EQ(ErrorOf(many).at("message"), "the request is for 4 answers, limit 3");
+}
+
+// What is cached may be another's where tenants share a cache: then only the position is told.
+TEST_F(AnswerTest, TheTextOfOthersIsNotTold) {
+  options_.cache.reuses_prefixes = true;
+  api_options_.keys = ApiKeys::Parse(
+                          "ann ann-secret cache=both\nben bens-secret cache=both\ncid cids-secret\n"
+                          "dan dans-secret admin\n",
+                          "keys")
+                          .value();
+  Start();
+  const auto complete = [&](const char* key, const std::string& prompt) {
+    return JsonOf(Call(*api_, MakeRequest("POST", "/v1/completions",
+                                          DumpJson({{"prompt", prompt}, {"max_tokens", 1}, {"temperature", 0}}),
+                                          {{"x-api-key", key}})));
+  };
+  const std::string begin(40, 'a');
+  complete("ann-secret", begin + std::string(20, 'b'));
+  complete("cids-secret", begin + std::string(20, 'b'));
+
+  const Json of_group = complete("bens-secret", begin + std::string(20, 'c')).at("timings");
+  const Json of_one = complete("cids-secret", begin + std::string(20, 'c')).at("timings");
+  const Json listed =
+      JsonOf(Call(*api_, MakeRequest("GET", "/v1/cache/requests", "", {{"x-api-key", "dans-secret"}}))).at("data");
+
+  EXPECT_EQ(of_group.at("cache_n"), 40);
+  EXPECT_EQ(of_group.at("divergence").at("position"), 40);
+  EXPECT_TRUE(of_group.at("divergence").at("cached").is_null());
+  EXPECT_EQ(of_group.at("divergence").at("prompt").get<std::string>().at(0), 'c');
+  EXPECT_EQ(of_one.at("divergence").at("cached").get<std::string>().at(0), 'b');
+  ASSERT_THAT(listed, SizeIs(4));
+  EXPECT_EQ(listed[0].at("divergence").at("position"), 40);
+  EXPECT_TRUE(listed[0].at("divergence").at("cached").is_null());
+  EXPECT_TRUE(listed[0].at("divergence").at("prompt").is_null());
+}
+
 TEST_F(AnswerTest, ADroppedReplyCancelsItsRequest) {
   StartGated();
   {
@@ -352,6 +397,26 @@ TEST_F(AnswerTest, ADroppedReplyCancelsItsRequest) {
   EXPECT_EQ(JsonOf(Complete(R"({"prompt":"abc","max_tokens":1})")).at("usage").at("completion_tokens"), 1);
   EXPECT_EQ(fake_.engine->Stats().running_sequences, 0u);
   EXPECT_LT(fake_.engine->Stats().tokens_computed, 20u);
+}
+
+TEST_F(AnswerTest, ARequestThatEndsBeforeItsFirstTokenHasItsPromptInTheRecord) {
+  StartGated();
+  {
+    HttpReply reply = Begin(*api_, Post("/v1/completions", R"({"prompt":["abc",[4,5]],"max_tokens":90,"n":2})"));
+    gate_.AwaitArrival();
+    reply.source.reset();
+    reply.on_end({.status = 200, .is_complete = false});
+  }
+
+  const Json record = JsonOf(Call(*api_, MakeRequest("GET", "/v1/cache/requests"))).at("data").at(0);
+  const std::string metrics = Call(*api_, MakeRequest("GET", "/metrics")).body;
+  gate_.Open();
+
+  EXPECT_EQ(record.at("prompt_tokens"), 5);
+  EXPECT_EQ(record.at("cached_tokens"), 0);
+  EXPECT_THAT(metrics, HasSubstr("kvern_prompt_tokens_total 5\n"));
+  EXPECT_THAT(metrics, HasSubstr("kvern_requests_cancelled_total 1\n"));
+  EXPECT_THAT(metrics, HasSubstr("kvern_queue_seconds_count 0\n"));  // Nobody knows how long it would have waited.
 }
 
 TEST_F(AnswerTest, AStreamThatIsStoppedEndsWithAnError) {

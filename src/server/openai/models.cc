@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "server/http_format.h"
 #include "server/openai/answer.h"
 #include "server/openai/routes.h"
 
@@ -37,7 +38,7 @@ HttpReply ListModels(RouteContext& context) {
 }
 
 HttpReply ShowModel(RouteContext& context) {
-  if (const auto error = CheckModelName(*context.model, std::string(context.parameter))) {
+  if (const auto error = CheckModelName(*context.model, PercentDecode(context.parameter))) {
     return ReplyWith(context, *error);
   }
   return ReplyWith(ModelJson(*context.model));

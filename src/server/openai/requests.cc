@@ -18,7 +18,7 @@ void CheckParts(const Json& parts, const std::string& path, FieldErrors& errors)
     part.String("type", type);
     if (part.ok() && type.empty()) part.Fail("type", "is missing, expected \"text\"");
     if (!type.empty() && type != "text") {
-      part.Fail("type", "is " + DumpJson(type) + ", and this server supports \"text\" alone");
+      part.Fail("type", "is " + ShowJson(type) + ", and this server supports \"text\" alone");
     }
     if (part.ok() && part.Find("text") == nullptr) part.Fail("text", "is missing");
     std::string text;
@@ -59,7 +59,7 @@ void ReadTools(FieldReader& fields, Json& tools) {
   if (*choice == "none") {
     tools = Json::array();
   } else if (*choice != "auto") {
-    fields.Fail("tool_choice", "is " + DumpJson(*choice) +
+    fields.Fail("tool_choice", "is " + ShowJson(*choice) +
                                    ", and this server supports \"auto\" and \"none\": a call is "
                                    "text of the model and not parsed");
   }
@@ -111,7 +111,7 @@ std::vector<TokenId> ReadTokens(const Json& json, const std::string& path, Field
     const std::optional<uint64_t> id = AsUnsigned(json[i], (1u << 31) - 1);
     if (!id.has_value()) {
       errors.Fail(Indexed(path, i), std::string("is no token id but ") +
-                                        (json[i].is_number() ? DumpJson(json[i]) : std::string(KindName(json[i]))));
+                                        (json[i].is_number() ? ShowJson(json[i]) : std::string(KindName(json[i]))));
       return {};
     }
     tokens.push_back(static_cast<TokenId>(*id));

@@ -6,9 +6,13 @@
 namespace kvern::server {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Lt;
+using ::testing::Not;
 using ::testing::Pair;
+using ::testing::ResultOf;
 
 // The error that a chat request with these fields beside its messages has, or "".
 std::string ChatError(const std::string& fields) {
@@ -131,7 +135,9 @@ TEST(ChatRequestTest, WhatWouldChangeTheAnswerIsNotPassedOver) {
   EXPECT_THAT(ChatError(R"("response_format":"json")"), HasSubstr("response_format: is a string"));
   EXPECT_EQ(ChatError(R"("grammar":"root ::= x")"), "grammar: is not supported by this server");
   EXPECT_EQ(ChatError(R"("functions":[{}])"), "functions: is not supported by this server");
-  EXPECT_EQ(ChatError(R"("mirostat":0,"functions":[],"grammar":"")"), "");
+  EXPECT_EQ(ChatError(R"("mirostat":0,"functions":[],"grammar":"","typical_p":1.0,"min_tokens":0)"), "");
+  EXPECT_EQ(ChatError(R"("typical_p":0.9)"), "typical_p: is not supported by this server");
+  EXPECT_EQ(ChatError(R"("n_predict":5)"), "n_predict: is not supported by this server");
   EXPECT_THAT(ChatError(R"("tool_choice":"required")"), HasSubstr("tool_choice: is \"required\""));
   EXPECT_EQ(ChatError(R"("tools":{})"), "tools: expected an array, found an object");
   EXPECT_EQ(ChatError(R"("tools":[1])"), "tools[0]: is a number, expected an object");
@@ -169,6 +175,16 @@ TEST(ChatRequestTest, ABodyThatIsNoObjectSaysSo) {
     FieldErrors errors;
     ReadChatRequest(ParseJson(body).value(), errors);
     EXPECT_THAT(errors.first->message, HasSubstr("the body is ")) << body;
+  }
+}
+
+TEST(ChatRequestTest, MessagesDoNotRepeatWhatIsLong) {
+  const std::string text(100'000, '1');
+  for (const std::string& fields :
+       {"\"response_format\":{\"type\":\"" + text + "\"}", "\"tool_choice\":\"" + text + "\"",
+        "\"logit_bias\":{\"x" + text + "\":1}", "\"logit_bias\":{\"1\":1" + text.substr(0, 300) + "}",
+        "\"seed\":\"" + text + "\""}) {
+    EXPECT_THAT(ChatError(fields), AllOf(Not(""), ResultOf([](const std::string& e) { return e.size(); }, Lt(400u))));
   }
 }
 

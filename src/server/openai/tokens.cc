@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "server/openai/answer.h"
@@ -7,6 +8,7 @@ namespace kvern::server {
 namespace {
 
 bool IsWellFormed(const std::string& text) {
+  if (std::ranges::all_of(text, [](char c) { return static_cast<uint8_t>(c) < 0x80; })) return true;
   // What the library would have to replace is not well-formed.
   return DumpJson(text) == Json(text).dump(-1, ' ', false, Json::error_handler_t::ignore);
 }
@@ -36,13 +38,20 @@ HttpReply TokenizeText(RouteContext& context) {
   fields.Bool("with_pieces", has_pieces);
   if (errors.first) return ReplyWith(context, *errors.first);
 
+  if (const auto error = CheckTextBytes(*context.model, content.size(), "content")) return ReplyWith(context, *error);
   const Tokenizer& tokenizer = context.model->engine.tokenizer();
   const auto ids = tokenizer.Encode(content, {.add_special = adds_special, .parse_special = parses_special});
   if (!ids.ok())
     return ReplyWith(context, ApiError{.message = "content: " + ids.status().message(), .param = "content"});
-  Json tokens = Json::array();
-  for (const TokenId id : *ids) tokens.push_back(has_pieces ? PieceJson(tokenizer, id) : Json(id));
-  return ReplyWith(Json{{"tokens", std::move(tokens)}});
+  // Written piece by piece: a tree of so many values would be many times as large as their text.
+  HttpResponse response = JsonResponse(nullptr);
+  response.body = "{\"tokens\":[";
+  for (const TokenId id : *ids) {
+    if (response.body.back() != '[') response.body += ',';
+    response.body += DumpJson(has_pieces ? PieceJson(tokenizer, id) : Json(id));
+  }
+  response.body += "]}";
+  return ReplyWith(std::move(response));
 }
 
 HttpReply Detokenize(RouteContext& context) {
@@ -60,7 +69,9 @@ HttpReply Detokenize(RouteContext& context) {
                                                          std::to_string(tokenizer.vocab_size()) + " tokens");
   }
   if (errors.first) return ReplyWith(context, *errors.first);
-  return ReplyWith(Json{{"content", tokenizer.Decode(tokens, /*render_special=*/true)}});
+  const std::string content = tokenizer.Decode(tokens, /*render_special=*/true);
+  if (const auto error = CheckTextBytes(*context.model, content.size(), "tokens")) return ReplyWith(context, *error);
+  return ReplyWith(Json{{"content", content}});
 }
 
 }  // namespace kvern::server
