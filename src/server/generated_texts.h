@@ -25,6 +25,7 @@ class GeneratedTexts {
   // `text` is a prompt with its answer, `tokens` are those of both. Only requests of the same salt find it.
   void Add(std::string salt, std::string text, std::vector<TokenId> tokens) {
     const std::lock_guard lock(mutex_);
+    text.shrink_to_fit();
     num_bytes_ += BytesOf(text, tokens);
     entries_.push_front({std::move(salt), std::move(text), std::move(tokens)});
     while (num_bytes_ > kMostBytes) {
@@ -54,7 +55,7 @@ class GeneratedTexts {
     std::vector<TokenId> tokens;
   };
   static size_t BytesOf(const std::string& text, const std::vector<TokenId>& tokens) {
-    return sizeof(Entry) + text.size() + tokens.size() * sizeof(TokenId);
+    return sizeof(Entry) + text.capacity() + tokens.capacity() * sizeof(TokenId);
   }
 
   mutable std::mutex mutex_;

@@ -141,7 +141,9 @@ bool AnswerSource::ReadChoice(Choice& choice, HttpResponse& response) {
 void AnswerSource::Remember(const Choice& choice) {
   const EncodedPrompt& prompt = prompts_[choice.prompt];
   if (prompt.text.empty() || choice.stream.finish_reason() == FinishReason::kStopString) return;
-  std::vector<TokenId> tokens = prompt.tokens;
+  std::vector<TokenId> tokens;
+  tokens.reserve(prompt.tokens.size() + choice.tokens.size());
+  tokens.insert(tokens.end(), prompt.tokens.begin(), prompt.tokens.end());
   tokens.insert(tokens.end(), choice.tokens.begin(), choice.tokens.end());
   generated_.Add(salt_, prompt.text + choice.whole_text, std::move(tokens));
 }
