@@ -42,7 +42,7 @@ class Interpreter : public Evaluator {
       : Evaluator(parsed, runtime), limits_(limits) {}
 
   Result<std::string> Run(const std::vector<Variable>& variables) {
-    const auto scope = std::make_shared<Scope>(nullptr);
+    const auto scope = std::make_shared<Scope>(runtime_.budget());
     KVERN_RETURN_IF_ERROR(SetUp(variables, *scope));
     return Captured(parsed_.body, scope);
   }

@@ -58,7 +58,7 @@ class Writer {
       case Kind::kInt: out_ += std::to_string(value.integer()); break;
       case Kind::kFloat: out_ += FloatText(value.number()); break;
       case Kind::kString:
-        budget_.Step(value.text().size() / 4);  // Finding out what is printable takes long.
+        budget_.TouchCharacters(value.text().size());
         if (value.is_markup()) out_ += "Markup(";
         AppendRepr(value.text(), out_);
         if (value.is_markup()) out_ += ")";
