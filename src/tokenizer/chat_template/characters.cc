@@ -83,7 +83,7 @@ CaseMap FindUpper() {
   const CaseMap from_lower = map;
   for (const auto& [code, next] : FindCaseMap("\\U$0")) {
     const auto found = from_lower.find(next);
-    const char32_t upper = next < 0x80                ? static_cast<char32_t>(AsciiUpper(static_cast<char>(next)))
+    const char32_t upper = next < 0x80                 ? static_cast<char32_t>(AsciiUpper(static_cast<char>(next)))
                            : found != from_lower.end() ? found->second
                                                        : next;
     map.emplace(code, upper);
@@ -284,8 +284,8 @@ std::vector<Range> FindRanges(const char* expression) {
 // long as looking it up.
 const std::vector<Range>& RangesOf(CharacterClass wanted) {
   constexpr std::array<const char*, 8> kExpressions = {
-      "[^\\p{C}\\p{Z}]+", "\\p{L}+", "\\p{Nd}+", "[\\p{Nd}\\x{B2}\\x{B3}\\x{B9}]+", "\\p{N}+", "[\\p{L}\\p{N}]+",
-      "\\p{Lu}+", "[\\p{Ll}\\x{AA}\\x{BA}]+",
+      "[^\\p{C}\\p{Z}]+", "\\p{L}+",         "\\p{Nd}+", "[\\p{Nd}\\x{B2}\\x{B3}\\x{B9}]+",
+      "\\p{N}+",          "[\\p{L}\\p{N}]+", "\\p{Lu}+", "[\\p{Ll}\\x{AA}\\x{BA}]+",
   };
   static std::array<std::once_flag, kExpressions.size()> is_found;
   static std::array<std::vector<Range>, kExpressions.size()> ranges;

@@ -67,4 +67,13 @@ class MacroObject : public Object {
   const std::shared_ptr<const Scope> scope;
 };
 
+// The variable `loop` of a recursive for statement: loop(sequence) runs the statement again.
+class RecursiveLoopObject : public LoopObject {
+ public:
+  RecursiveLoopObject(Budget* budget, Value items, const Stmt& statement, std::shared_ptr<Scope> around)
+      : LoopObject(budget, std::move(items)), stmt(statement), scope(std::move(around)) {}
+  const Stmt& stmt;
+  const std::shared_ptr<Scope> scope;
+};
+
 }  // namespace kvern::jinja

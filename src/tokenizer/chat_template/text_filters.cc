@@ -176,11 +176,12 @@ Result<Value> ToJsonFilter(Runtime& runtime, const Value& self, const BoundArgum
   style.escapes_non_ascii = arguments.Flag(0, false);
   KVERN_RETURN_IF_ERROR(ReadIndent(arguments[1], style));
   if (const Value* separators = arguments[2]; separators != nullptr && !separators->is_none()) {
-    const bool is_pair = separators->is_sequence() && separators->elements().size() == 2 &&
-                         separators->elements()[0].is_string() && separators->elements()[1].is_string();
-    if (!is_pair) return Status::InvalidArgument("the separators of tojson must be two strings");
-    style.item_separator = separators->elements()[0].text();
-    style.key_separator = separators->elements()[1].text();
+    KVERN_ASSIGN_OR_RETURN(const Value pair, Elements(runtime, *separators));
+    if (pair.elements().size() != 2 || !pair.elements()[0].is_string() || !pair.elements()[1].is_string()) {
+      return Status::InvalidArgument("the separators of tojson must be two strings");
+    }
+    style.item_separator = pair.elements()[0].text();
+    style.key_separator = pair.elements()[1].text();
   }
   style.sorts_keys = arguments.Flag(3, false);
   KVERN_ASSIGN_OR_RETURN(std::string json, JsonText(runtime.budget(), self, style));
