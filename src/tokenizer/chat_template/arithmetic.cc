@@ -21,15 +21,33 @@ Status Mismatch(std::string_view what, const Value& a, const Value& b) {
 
 Status Overflow() { return Status::InvalidArgument("an integer does not fit 64 bits"); }
 
+// -1, 0 or 1 as `a` is less than, equal to or greater than `b`, of the exact numbers.
+int CompareExactly(int64_t a, double b) {
+  if (b >= 0x1p63) return -1;
+  if (b < -0x1p63) return 1;
+  const auto whole = static_cast<int64_t>(b);
+  if (a != whole) return a < whole ? -1 : 1;
+  const double fraction = b - static_cast<double>(whole);
+  return fraction > 0 ? -1 : fraction < 0 ? 1 : 0;
+}
+
 bool EqualNumbers(const Value& a, const Value& b) {
-  if (a.is_integral() && b.is_integral()) return a.integer() == b.integer();
-  return a.number() == b.number();
+  if (a.is_integral() == b.is_integral())
+    return a.is_integral() ? a.integer() == b.integer() : a.number() == b.number();
+  if (!a.is_integral()) return EqualNumbers(b, a);
+  return !std::isnan(b.number()) && CompareExactly(a.integer(), b.number()) == 0;
+}
+
+bool LessNumbers(const Value& a, const Value& b) {
+  if (a.is_integral() == b.is_integral()) return a.is_integral() ? a.integer() < b.integer() : a.number() < b.number();
+  if (std::isnan(a.number()) || std::isnan(b.number())) return false;
+  return a.is_integral() ? CompareExactly(a.integer(), b.number()) < 0 : CompareExactly(b.integer(), a.number()) > 0;
 }
 
 bool EqualDicts(Budget& budget, const DictObject& a, const DictObject& b) {
   if (a.entries.size() != b.entries.size()) return false;
   return std::all_of(a.entries.begin(), a.entries.end(), [&](const auto& entry) {
-    const Value* other = b.Find(entry.first);
+    const Value* other = FindKey(budget, b, entry.first);
     return other != nullptr && Equal(budget, entry.second, *other);
   });
 }
@@ -165,6 +183,11 @@ Result<Value> SequenceArithmetic(Runtime& runtime, Operator op, const Value& a, 
 
 }  // namespace
 
+const Value* FindKey(Budget& budget, const DictObject& dict, const Value& key) {
+  budget.Touch(key.extent().num_bytes);
+  return dict.Find(key);
+}
+
 bool Equal(Budget& budget, const Value& a, const Value& b) {
   budget.Step();
   if (budget.is_spent()) return false;
@@ -187,8 +210,7 @@ bool Equal(Budget& budget, const Value& a, const Value& b) {
 Result<bool> Less(Budget& budget, const Value& a, const Value& b) {
   budget.Step();
   if (budget.is_spent()) return budget.status();
-  if (a.is_integral() && b.is_integral()) return a.integer() < b.integer();
-  if (a.is_number() && b.is_number()) return a.number() < b.number();
+  if (a.is_number() && b.is_number()) return LessNumbers(a, b);
   if (a.is_string() && b.is_string()) {
     budget.Touch(std::min(a.text().size(), b.text().size()));
     return a.text() < b.text();
@@ -211,7 +233,7 @@ Result<bool> Contains(Runtime& runtime, const Value& container, const Value& ite
   }
   if (container.is_dict()) {
     if (!IsHashable(item)) return Status::InvalidArgument(std::string(KindName(item)) + " cannot be a key of a map");
-    return container.dict().Find(item) != nullptr;
+    return FindKey(runtime.budget(), container.dict(), item) != nullptr;
   }
   KVERN_ASSIGN_OR_RETURN(const Value list, Elements(runtime, container));
   return std::any_of(list.elements().begin(), list.elements().end(),

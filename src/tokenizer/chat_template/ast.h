@@ -84,14 +84,14 @@ enum class StmtKind : uint8_t {
   kText,      // text
   kPrint,     // value
   kIf,        // branches; else_body
-  kFor,       // target, value; condition (may be null); body; else_body
+  kFor,       // target, value; condition (may be null); is_recursive; body; else_body
   kSet,       // target, value
   kSetBlock,  // target; value: the filters (may be null); body
   kFilter,    // value: the filters; body
   kWith,      // bindings; body
   kScope,     // body, with variables of its own: {% generation %}
-  kMacro,     // symbol, text: its name; parameters; body
-  kCall,      // value: a call; parameters; body becomes its `caller`
+  kMacro,     // symbol, text: its name; parameters, takes_...; body
+  kCall,      // value: a call; parameters, takes_...; body becomes its `caller`
   kBreak,
   kContinue,
 };
@@ -121,6 +121,8 @@ struct Stmt {
   std::vector<Branch> branches;
   std::vector<std::pair<ExprPtr, ExprPtr>> bindings;  // Target, value.
   std::vector<Parameter> parameters;
+  bool is_recursive = false;                                               // kFor.
+  bool takes_caller = false, takes_varargs = false, takes_kwargs = false;  // kMacro, kCall: the body reads these.
   Block body;
   Block else_body;
 };

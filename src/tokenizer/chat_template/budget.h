@@ -18,6 +18,8 @@ class Budget {
   void Step(uint64_t num_steps = 1) { steps_ += num_steps; }
   // The work of reading or writing `num_bytes`.
   void Touch(uint64_t num_bytes) { steps_ += num_bytes / 32; }
+  // The work of looking at each character of `num_bytes`: of what class it is, or its other case.
+  void TouchCharacters(uint64_t num_bytes) { steps_ += num_bytes / 4; }
   void Hold(uint64_t num_bytes) {
     held_bytes_ += num_bytes;
     Touch(num_bytes);

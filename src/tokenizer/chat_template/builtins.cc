@@ -63,7 +63,12 @@ Result<Value> RunBuiltin(Runtime& runtime, const Builtin& builtin, const Value& 
   if (builtin.parameters != "*") KVERN_RETURN_IF_ERROR(Bind(builtin, arguments, bound.values_));
   Budget& budget = runtime.budget();
   budget.Step();
-  if (self.is_string()) budget.Touch(self.text().size());
+  const auto touch_text = [&budget](const Value& value) {
+    if (value.is_string()) budget.Touch(value.text().size());
+  };
+  touch_text(self);
+  for (const Value& value : arguments.positional) touch_text(value);
+  for (const auto& [name, value] : arguments.named) touch_text(value);
   if (budget.is_spent()) return budget.status();
   return builtin.run(runtime, self, bound);
 }

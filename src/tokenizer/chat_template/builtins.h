@@ -43,8 +43,8 @@ struct Builtin {
   Result<Value> (*run)(Runtime& runtime, const Value& self, const BoundArguments& arguments);
 };
 
-// Binds the arguments and runs it. Counts the bytes of a string `self` as work; what walks
-// over elements counts these itself.
+// Binds the arguments and runs it. Counts the bytes of strings as work, those of `self` and of the arguments; what
+// walks over elements counts these itself.
 Result<Value> RunBuiltin(Runtime& runtime, const Builtin& builtin, const Value& self, const Arguments& arguments);
 
 // nullptr where there is none of that name.

@@ -4,7 +4,13 @@
 #include <pcre2.h>
 
 #include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "tokenizer/utf8.h"
@@ -12,55 +18,99 @@
 namespace kvern::jinja {
 namespace {
 
-// A compiled expression of ours; lives as long as the process.
-pcre2_code* Compile(const char* expression) {
+// A compiled expression of ours.
+using Code = std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)>;
+Code Compile(const char* expression) {
   int error = 0;
   PCRE2_SIZE offset = 0;
-  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression), PCRE2_ZERO_TERMINATED,
-                                   PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr);
+  Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression), PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP,
+                          &error, &offset, nullptr),
+            &pcre2_code_free);
   KVERN_CHECK(code != nullptr);
   return code;
+}
+
+// Every character that Unicode may give a class to: the planes between have none, nor has private use.
+std::string AllCharacters() {
+  std::string text;
+  for (char32_t code = 0x80; code < 0xE1000; ++code) {
+    if (code == 0xD800) code = 0xE000;  // Past the surrogates.
+    if (code == 0x40000) code = 0xE0000;
+    text += Utf8(code);
+  }
+  return text;
 }
 
 char AsciiUpper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; }
 char AsciiLower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
 
-// Well-formed `text` in the case that `replacement` ("\\U$0" or "\\L$0") names.
-void AppendMapped(std::string_view text, const char* replacement, std::string& out) {
-  static pcre2_code* const kAll = Compile("(?s).+");
-  std::string mapped(text.size() * 3 + 1, '\0');  // No character grows more: from one byte to three.
+// Of each character beyond ASCII that `replacement` ("\\U$0" or "\\L$0") changes: both, in order.
+using CaseMap = std::map<char32_t, char32_t>;
+CaseMap FindCaseMap(const char* replacement) {
+  const std::string text = AllCharacters();
+  std::string mapped(text.size() * 2, '\0');
   PCRE2_SIZE size = mapped.size();
-  const int count = pcre2_substitute(kAll, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0,
+  const int count = pcre2_substitute(Compile("(?s).+").get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0,
                                      PCRE2_SUBSTITUTE_EXTENDED | PCRE2_NO_UTF_CHECK, nullptr, nullptr,
                                      reinterpret_cast<PCRE2_SPTR>(replacement), PCRE2_ZERO_TERMINATED,
                                      reinterpret_cast<PCRE2_UCHAR*>(mapped.data()), &size);
-  out.append(count == 1 ? std::string_view(mapped).substr(0, size) : text);
+  KVERN_CHECK(count == 1);
+  CaseMap map;
+  std::string_view to = mapped;
+  for (std::string_view from = text; !from.empty();) {
+    const Character a = FirstCharacter(from);
+    const Character b = FirstCharacter(to);
+    if (a.code != b.code) map.emplace(a.code, b.code);
+    from.remove_prefix(a.bytes.size());
+    to.remove_prefix(b.bytes.size());
+  }
+  return map;
 }
 
-std::string WithSharpSWrittenOut(std::string_view text) {
-  constexpr std::string_view kSharpS = "\xC3\x9F";
-  std::string out;
-  for (size_t at; (at = text.find(kSharpS)) != text.npos; text.remove_prefix(at + kSharpS.size())) {
-    out.append(text.substr(0, at)).append("SS");
-  }
-  return out.append(text);
+CaseMap FindLower() {
+  CaseMap map = FindCaseMap("\\L$0");
+  // These are no letters to the library: Roman numerals, and letters in circles.
+  for (char32_t code = 0x2160; code < 0x2170; ++code) map.emplace(code, code + 16);
+  for (char32_t code = 0x24B6; code < 0x24D0; ++code) map.emplace(code, code + 26);
+  return map;
 }
 
-std::string Mapped(std::string_view text, bool to_upper) {
-  std::string out;
-  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; })) {
-    out = text;
-    std::transform(out.begin(), out.end(), out.begin(), to_upper ? AsciiUpper : AsciiLower);
-    return out;
+// The library takes the next of all that are equal but for case, which need not be upper (σ for ς): upper is what has
+// the character as its lower case, else what has its neighbour so.
+CaseMap FindUpper() {
+  CaseMap map;
+  for (const auto& [upper, lower] : FindLower()) map.emplace(lower, upper);
+  const CaseMap from_lower = map;
+  for (const auto& [code, next] : FindCaseMap("\\U$0")) {
+    const auto found = from_lower.find(next);
+    const char32_t upper = next < 0x80                 ? static_cast<char32_t>(AsciiUpper(static_cast<char>(next)))
+                           : found != from_lower.end() ? found->second
+                                                       : next;
+    map.emplace(code, upper);
   }
-  const std::string written_out = to_upper ? WithSharpSWrittenOut(text) : std::string(text);
-  for (std::string_view rest = written_out; !rest.empty();) {
-    const size_t size = WellFormedPrefix(rest);
-    if (size > 0) AppendMapped(rest.substr(0, size), to_upper ? "\\U$0" : "\\L$0", out);
-    rest.remove_prefix(size);
-    if (rest.empty()) break;
-    out += rest[0];  // Ill-formed.
-    rest.remove_prefix(1);
+  map.emplace(0x131, 'I');  // The i without a dot.
+  return map;
+}
+
+template <bool kToUpper>
+std::string Mapped(std::string_view text) {
+  constexpr auto kAsciiMapped = kToUpper ? AsciiUpper : AsciiLower;
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const Character c = FirstCharacter(text);
+    text.remove_prefix(c.bytes.size());
+    if (c.bytes.size() == 1) {  // ASCII, or ill-formed.
+      out += kAsciiMapped(c.bytes[0]);
+      continue;
+    }
+    if (kToUpper && c.code == U'\u00DF') {
+      out += "SS";
+      continue;
+    }
+    static const CaseMap kMap = kToUpper ? FindUpper() : FindLower();
+    const auto found = kMap.find(c.code);
+    out += found != kMap.end() ? Utf8(found->second) : std::string(c.bytes);
   }
   return out;
 }
@@ -153,8 +203,8 @@ std::string_view StripEnd(std::string_view text, std::string_view set) {
   return StripEndWhile(text, [set](const Character& c) { return set.find(c.bytes) != set.npos; });
 }
 
-std::string Upper(std::string_view text) { return Mapped(text, /*to_upper=*/true); }
-std::string Lower(std::string_view text) { return Mapped(text, /*to_upper=*/false); }
+std::string Upper(std::string_view text) { return Mapped<true>(text); }
+std::string Lower(std::string_view text) { return Mapped<false>(text); }
 
 std::string Capitalized(std::string_view text) {
   if (text.empty()) return "";
@@ -192,7 +242,9 @@ bool IsAsciiOf(CharacterClass wanted, char c) {
   switch (wanted) {
     case CharacterClass::kPrintable: return c >= 0x20 && c < 0x7F;
     case CharacterClass::kLetter: return is_upper || is_lower;
-    case CharacterClass::kDigit: return is_digit;
+    case CharacterClass::kDecimal:
+    case CharacterClass::kDigit:
+    case CharacterClass::kNumeric: return is_digit;
     case CharacterClass::kAlphanumeric: return is_upper || is_lower || is_digit;
     case CharacterClass::kUpper: return is_upper;
     case CharacterClass::kLower: return is_lower;
@@ -200,19 +252,56 @@ bool IsAsciiOf(CharacterClass wanted, char c) {
   return false;
 }
 
+struct Range {
+  char32_t first, last;
+};
+
+// The runs of characters beyond ASCII that `expression` (a class, repeated) matches, in order.
+std::vector<Range> FindRanges(const char* expression) {
+  const std::string text = AllCharacters();
+  const Code code = Compile(expression);
+  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(pcre2_match_data_create(1, nullptr),
+                                                                                  &pcre2_match_data_free);
+  std::vector<Range> ranges;
+  for (size_t at = 0; pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
+                                  PCRE2_NO_UTF_CHECK, match.get(), nullptr) > 0;) {
+    const PCRE2_SIZE* const run = pcre2_get_ovector_pointer(match.get());
+    at = run[1];
+    for (std::string_view rest = std::string_view(text).substr(run[0], run[1] - run[0]); !rest.empty();) {
+      const Character c = FirstCharacter(rest);
+      rest.remove_prefix(c.bytes.size());
+      if (!ranges.empty() && ranges.back().last + 1 == c.code) {
+        ranges.back().last = c.code;
+      } else {
+        ranges.push_back({c.code, c.code});
+      }
+    }
+  }
+  return ranges;
+}
+
+// Found on first use, which takes milliseconds: asking the library about each character would take a hundred times as
+// long as looking it up.
+const std::vector<Range>& RangesOf(CharacterClass wanted) {
+  constexpr std::array<const char*, 8> kExpressions = {
+      "[^\\p{C}\\p{Z}]+", "\\p{L}+",         "\\p{Nd}+", "[\\p{Nd}\\x{B2}\\x{B3}\\x{B9}]+",
+      "\\p{N}+",          "[\\p{L}\\p{N}]+", "\\p{Lu}+", "[\\p{Ll}\\x{AA}\\x{BA}]+",
+  };
+  static std::array<std::once_flag, kExpressions.size()> is_found;
+  static std::array<std::vector<Range>, kExpressions.size()> ranges;
+  const auto i = static_cast<size_t>(wanted);
+  std::call_once(is_found[i], [i, &kExpressions] { ranges[i] = FindRanges(kExpressions[i]); });
+  return ranges[i];
+}
+
 }  // namespace
 
 bool IsOf(CharacterClass wanted, char32_t code) {
   if (code < 0x80) return IsAsciiOf(wanted, static_cast<char>(code));
-  static pcre2_code* const kClasses[] = {
-      Compile("[^\\p{C}\\p{Z}]"), Compile("\\p{L}"),  Compile("\\p{Nd}|[\\x{B2}\\x{B3}\\x{B9}]"),
-      Compile("[\\p{L}\\p{N}]"),  Compile("\\p{Lu}"), Compile("[\\p{Ll}\\x{AA}\\x{BA}]"),
-  };
-  static thread_local const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(
-      pcre2_match_data_create(1, nullptr), &pcre2_match_data_free);
-  const std::string text = Utf8(code);
-  return pcre2_match(kClasses[static_cast<int>(wanted)], reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0,
-                     match.get(), nullptr) > 0;
+  const std::vector<Range>& ranges = RangesOf(wanted);
+  const auto after = std::upper_bound(ranges.begin(), ranges.end(), code,
+                                      [](char32_t c, const Range& range) { return c < range.first; });
+  return after != ranges.begin() && code <= std::prev(after)->last;
 }
 
 }  // namespace kvern::jinja

@@ -35,7 +35,7 @@ std::string Capitalized(std::string_view text);
 // Each run of letters capitalized.
 std::string Titled(std::string_view text);
 
-enum class CharacterClass { kPrintable, kLetter, kDigit, kAlphanumeric, kUpper, kLower };
+enum class CharacterClass { kPrintable, kLetter, kDecimal, kDigit, kNumeric, kAlphanumeric, kUpper, kLower };
 bool IsOf(CharacterClass wanted, char32_t code);
 
 }  // namespace kvern::jinja

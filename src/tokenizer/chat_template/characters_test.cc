@@ -34,10 +34,26 @@ TEST(CharactersTest, StrippingASetTakesWholeCharacters) {
 TEST(CharactersTest, CaseFollowsUnicode) {
   EXPECT_EQ(Upper("straße é ж"), "STRASSE É Ж");
   EXPECT_EQ(Lower("ÀÉ Ж"), "àé ж");
+  EXPECT_EQ(Upper("Νίκος μι ϐ ſ ı ⅷ"), "ΝΊΚΟΣ ΜΙ Β S I Ⅷ") << "where several characters have the same upper case";
+  EXPECT_EQ(Lower("ΝΊΚΟ Ⅷ Ⓐ Ω"), "νίκο ⅷ ⓐ ω") << "the last of them is the sign of the ohm";
   EXPECT_EQ(Upper("a\xFFé\xC3"), "A\xFFÉ\xC3") << "ill-formed bytes stay";
   EXPECT_EQ(Upper(std::string(3000, 'a') + "ɐ"), std::string(3000, 'A') + "Ɐ") << "which grows from two bytes to three";
   EXPECT_EQ(Capitalized("éCOLE"), "École");
   EXPECT_EQ(Titled("it's a-b c"), "It'S A-B C");
+}
+
+TEST(CharactersTest, ClassesAreThoseOfUnicode) {
+  EXPECT_TRUE(IsOf(CharacterClass::kLetter, U'é'));
+  EXPECT_FALSE(IsOf(CharacterClass::kLetter, U'²'));
+  EXPECT_TRUE(IsOf(CharacterClass::kDigit, U'²'));
+  EXPECT_FALSE(IsOf(CharacterClass::kDecimal, U'²'));
+  EXPECT_TRUE(IsOf(CharacterClass::kNumeric, U'½'));
+  EXPECT_TRUE(IsOf(CharacterClass::kUpper, U'Ω'));
+  EXPECT_TRUE(IsOf(CharacterClass::kPrintable, U'日'));
+  EXPECT_TRUE(IsOf(CharacterClass::kPrintable, 0xE0100)) << "a selector of variants";
+  for (const char32_t code : {0x80u, 0x200Bu, 0xD800u, 0xE000u, 0x50000u, 0xE0001u, 0x10FFFFu}) {
+    EXPECT_FALSE(IsOf(CharacterClass::kPrintable, code)) << std::hex << static_cast<uint32_t>(code);
+  }
 }
 
 TEST(PythonTextTest, FloatsHaveTheDigitsOfPython) {

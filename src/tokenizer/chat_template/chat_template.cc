@@ -18,8 +18,9 @@ namespace {
 // Words that no template writes on its own.
 constexpr const char* kMark = "kvern-mark-5b1f";
 constexpr const char* kToolName = "kvern_tool_5b1f";
-// Of a trial: a template that takes more for a greeting has no abilities worth waiting for.
+// Limits of a trial: a template that takes more for a greeting has no abilities worth waiting for.
 constexpr uint64_t kTrialSteps = 1'000'000;
+constexpr uint64_t kTrialBytes = 16 << 20;
 
 ChatValue Message(const char* role, ChatValue content) {
   return ChatValue::Map{{"role", role}, {"content", std::move(content)}};
@@ -104,10 +105,11 @@ Result<ChatTemplate> ChatTemplate::Parse(std::string_view source, const ChatLimi
   KVERN_ASSIGN_OR_RETURN(parsed->tree, jinja::ParseTemplate(source));
   parsed->limits = limits;
   parsed->limits.steps = std::min(limits.steps, kTrialSteps);
+  parsed->limits.held_bytes = std::min(limits.held_bytes, kTrialBytes);
   Parsed* const kept = parsed.get();
   ChatTemplate chat(std::move(parsed));
   kept->abilities = FindAbilities(chat);
-  kept->limits.steps = limits.steps;
+  kept->limits = limits;
   return chat;
 }
 

@@ -110,7 +110,9 @@ TEST(ChatTemplateTest, ARefusalCarriesTheSentenceOfTheTemplate) {
 }
 
 TEST(ChatTemplateTest, StatementsThatWouldReadOtherFilesAreNotSupported) {
-  for (const char* source : {"{% include 'x' %}", "{% import 'x' as y %}", "{% extends 'x' %}"}) {
+  for (const char* source :
+       {"{% include 'x' %}", "{% import 'x' as y %}", "{% from 'x' import y %}", "{% extends 'x' %}", "{% block x %}",
+        "{% do x %}", "{% print x %}", "{% autoescape true %}"}) {
     EXPECT_EQ(ErrorOf(source).code(), StatusCode::kUnsupported) << source;
   }
 }
@@ -176,6 +178,44 @@ TEST(ChatTemplateTest, WorkOnLongTextsCounts) {
   EXPECT_EQ(text.status().code(), StatusCode::kResourceExhausted);
 }
 
+// In each of them a hundred rounds are more work than the limit, though few nodes.
+TEST(ChatTemplateTest, WorkOnEachCharacterAndKeyCounts) {
+  for (const char* source : {
+           "{{ x.strip('ab' * 50000 ~ 'é') }}",
+           "{{ x | trim('ab' * 50000 ~ 'é') }}",
+           "{{ x.isalpha() }}",
+           "{{ x is lower }}",
+           "{{ x.isupper() }}",
+           "{{ x | wordcount }}",
+           "{{ x | title | length }}",
+           "{{ x | upper | length }}",
+           "{{ x.swapcase() | length }}",
+           "{{ [x] | max | length }}",
+           "{{ x[::-1] | length }}",
+           "{{ ([x] | string) | length }}",
+           "{{ {x: 1} | length * 10 }}{{ 1 is in {x: 1} }}",
+           "{% for i in range(9) %}{{ d.get(x) }}{{ d[x] }}{{ x in d }}{% endfor %}",
+           "{% for i in range(9) %}{{ ([x] | unique(true) | list) | length }}{% endfor %}",
+           "{% for i in range(9) %}{{ d | attr(x) }}{% endfor %}",
+           "{% set p = 'a,' * 20000 %}{{ [{}] | sort(attribute=p) | length }}",
+           "{% set p = 'a.' * 20000 %}{{ [{}] | map(attribute=p, default={}) | list | length }}",
+       }) {
+    const std::string rounds =
+        "{% set x = 'é' * 100000 %}{% set d = {1:1, 2:1, 3:1, 4:1, 5:1, 6:1, 7:1, 8:1, 9:1} %}"
+        "{% for i in range(100) %}" +
+        std::string(source) + "{% endfor %}";
+    EXPECT_EQ(RenderWith(rounds, {}, {.steps = 1'000'000}).status().code(), StatusCode::kResourceExhausted) << source;
+  }
+}
+
+TEST(ChatTemplateTest, LookingForOneOfManyVariablesCounts) {
+  std::string source = "{% for i in range(10000) %}";
+  for (int i = 0; i < 2000; ++i) source += "{% set v" + std::to_string(i) + " = 1 %}";
+  source += "{% endfor %}";
+
+  EXPECT_EQ(RenderWith(source, {}, {.steps = 1'000'000}).status().code(), StatusCode::kResourceExhausted);
+}
+
 // Each of them asks for more memory than there is, in another way.
 TEST(ChatTemplateTest, WhatWouldTakeTooMuchMemoryIsRefusedBeforeItIsMade) {
   for (const char* source : {
@@ -201,6 +241,9 @@ TEST(ChatTemplateTest, WhatWouldTakeTooMuchMemoryIsRefusedBeforeItIsMade) {
            "{% set ns = namespace(x='a') %}{% for i in range(40) %}{% set ns.x = (ns.x ~ ns.x) | list %}{% endfor %}",
            "{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x %}{{ ns.x }}{{ ns.x }}{% endset %}{% "
            "endfor %}",
+           "{% set ns = namespace(x=[]) %}{% set k = 'k' * 100000 %}{% for i in range(200) %}{% set ns.x = ns.x + [{k: "
+           "1}] "
+           "%}{% endfor %}",
            "{% macro f(n) %}{{ 'abcdefgh' * 100000 }}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ "
            "f(60) }}",
        }) {
@@ -235,7 +278,8 @@ TEST(ChatTemplateTest, NestingOfAnyKindIsBounded) {
            repeated("{% for x in [1] %}", 5000) + repeated("{% endfor %}", 5000),
            repeated("{% set x %}", 5000) + repeated("{% endset %}", 5000),
            std::string("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
-           std::string("{% macro f() %}{% call f() %}{% endcall %}{% endmacro %}{{ f() }}"),
+           std::string("{% macro f() %}{% call f() %}{% endcall %}{{ caller }}{% endmacro %}{{ f() }}"),
+           std::string("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}"),
            std::string("{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor %}"),
        }) {
     EXPECT_EQ(ErrorOf(source).code(), StatusCode::kResourceExhausted) << source.substr(0, 40);

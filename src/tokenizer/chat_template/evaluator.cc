@@ -198,6 +198,7 @@ Result<Value> Evaluator::EvalCall(const Expr& expr, const Scope& scope) {
 Result<Value> Evaluator::Call(const Value& callee, const Arguments& arguments) {
   switch (callee.kind()) {
     case Kind::kMacro: return CallMacro(callee.as<MacroObject>(), arguments);
+    case Kind::kLoop: return CallLoop(callee.as<LoopObject>(), arguments);
     case Kind::kFunction: return RunBuiltin(runtime_, callee.as<FunctionObject>().builtin, Value(), arguments);
     case Kind::kMethod: {
       const auto& method = callee.as<MethodObject>();

@@ -26,6 +26,7 @@ class Evaluator {
 
  protected:
   virtual Result<Value> CallMacro(const MacroObject& macro, const Arguments& arguments) = 0;
+  virtual Result<Value> CallLoop(const LoopObject& loop, const Arguments& arguments) = 0;
 
   // Counts one level of recursion for as long as it lives.
   class Level {

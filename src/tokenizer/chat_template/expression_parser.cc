@@ -194,7 +194,9 @@ Result<ExprPtr> ExpressionParser::Tuple(const TupleStyle& style) {
   while (!ends()) {
     ExprPtr element;
     if (style.is_target) {
+      const uint32_t symbols_read = symbols_read_;
       KVERN_ASSIGN_OR_RETURN(element, Primary(style.allows_members));
+      symbols_read_ = symbols_read;
     } else {
       KVERN_ASSIGN_OR_RETURN(element, Expression(style.allows_conditional));
     }

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kvern/status.h"
@@ -43,6 +44,8 @@ class ExpressionParser {
   TokenCursor& cursor() { return cursor_; }
   Symbol SymbolOf(std::string_view name);
   const std::vector<std::string>& symbols() const { return symbols_; }
+  // The symbols below 32 that were read since the last call, as bits. `before`: bits to begin the next count with.
+  uint32_t TakeSymbolsRead(uint32_t before = 0) { return std::exchange(symbols_read_, before); }
   // Counts one level of nesting for as long as it lives.
   class Nesting {
    public:
@@ -89,6 +92,7 @@ class ExpressionParser {
 
   TokenCursor cursor_;
   uint32_t nesting_ = 0;
+  uint32_t symbols_read_ = 0;
   std::vector<std::string> symbols_;
   std::map<std::string, Symbol, std::less<>> symbol_of_;
 };

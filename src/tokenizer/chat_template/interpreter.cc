@@ -1,6 +1,7 @@
 #include "tokenizer/chat_template/interpreter.h"
 
 #include <algorithm>
+#include <map>
 
 #include "tokenizer/chat_template/evaluator.h"
 #include "tokenizer/chat_template/operations.h"
@@ -42,7 +43,7 @@ class Interpreter : public Evaluator {
       : Evaluator(parsed, runtime), limits_(limits) {}
 
   Result<std::string> Run(const std::vector<Variable>& variables) {
-    const auto scope = std::make_shared<Scope>(nullptr);
+    const auto scope = std::make_shared<Scope>(runtime_.budget());
     KVERN_RETURN_IF_ERROR(SetUp(variables, *scope));
     return Captured(parsed_.body, scope);
   }
@@ -154,14 +155,18 @@ class Interpreter : public Evaluator {
     return value.is_string() ? Write(value.text()) : Write(TextOf(runtime_, value));
   }
 
-  // What `block` writes.
-  Result<std::string> Captured(const Block& block, const ScopePtr& scope) {
+  // What `run` writes.
+  template <typename Run>
+  Result<std::string> CapturedOf(const Run& run) {
     Output captured(runtime_.budget());
     Output* const outer = std::exchange(output_, &captured);
-    const Result<Flow> flow = Exec(block, scope);
+    const Result<Flow> flow = run();
     output_ = outer;
     if (!flow.ok()) return flow.status();
     return captured.Take();
+  }
+  Result<std::string> Captured(const Block& block, const ScopePtr& scope) {
+    return CapturedOf([&] { return Exec(block, scope); });
   }
 
   Result<Flow> If(const Stmt& stmt, const ScopePtr& scope) {
@@ -172,9 +177,8 @@ class Interpreter : public Evaluator {
     return Exec(stmt.else_body, scope);
   }
 
-  // The elements that pass the loop's condition.
-  Result<Value> LoopElements(const Stmt& stmt, const ScopePtr& scope) {
-    KVERN_ASSIGN_OR_RETURN(const Value sequence, Eval(*stmt.value, *scope));
+  // The elements of `sequence` that pass the loop's condition.
+  Result<Value> LoopElements(const Stmt& stmt, const Value& sequence, const ScopePtr& scope) {
     auto all = Elements(runtime_, sequence);
     if (!all.ok() || stmt.condition == nullptr) return all;
     std::vector<Value> passing;
@@ -188,9 +192,19 @@ class Interpreter : public Evaluator {
   }
 
   Result<Flow> For(const Stmt& stmt, const ScopePtr& scope) {
-    auto elements = LoopElements(stmt, scope);
-    if (!elements.ok()) return At(stmt.value->offset, elements.status());
-    auto* loop = runtime_.Own<LoopObject>(&runtime_.budget(), std::move(*elements));
+    KVERN_ASSIGN_OR_RETURN(const Value sequence, Eval(*stmt.value, *scope));
+    Result<Flow> flow = Loop(stmt, sequence, scope, /*depth=*/1);
+    if (!flow.ok()) return At(stmt.value->offset, flow.status());
+    return flow;
+  }
+
+  Result<Flow> Loop(const Stmt& stmt, const Value& sequence, const ScopePtr& scope, uint32_t depth) {
+    KVERN_ASSIGN_OR_RETURN(Value elements, LoopElements(stmt, sequence, scope));
+    Budget* const budget = &runtime_.budget();
+    LoopObject* const loop = stmt.is_recursive
+                                 ? runtime_.Own<RecursiveLoopObject>(budget, std::move(elements), stmt, scope)
+                                 : runtime_.Own<LoopObject>(budget, std::move(elements));
+    loop->depth = depth;
     const Result<bool> has_finished_one = Rounds(stmt, scope, *loop);
     loop->End();
     if (!has_finished_one.ok()) return has_finished_one.status();
@@ -279,6 +293,20 @@ class Interpreter : public Evaluator {
     return Write(TextOf(runtime_, value));
   }
 
+  Result<Value> CallLoop(const LoopObject& loop, const Arguments& arguments) override {
+    const auto* recursive = dynamic_cast<const RecursiveLoopObject*>(&loop);
+    if (recursive == nullptr) return Status::InvalidArgument("the loop is called but is not marked 'recursive'");
+    if (arguments.positional.size() != 1 || !arguments.named.empty()) {
+      return Status::InvalidArgument("the loop is called with what is not one sequence");
+    }
+    const Level level(*this);
+    KVERN_RETURN_IF_ERROR(CheckLimits());
+    KVERN_ASSIGN_OR_RETURN(std::string text, CapturedOf([&] {
+                             return Loop(recursive->stmt, arguments.positional[0], recursive->scope, loop.depth + 1);
+                           }));
+    return runtime_.Text(std::move(text));
+  }
+
   Result<Value> CallMacro(const MacroObject& macro, const Arguments& arguments) override {
     const Level level(*this);
     KVERN_RETURN_IF_ERROR(CheckLimits());
@@ -288,38 +316,62 @@ class Interpreter : public Evaluator {
     return runtime_.Text(std::move(text));
   }
 
+  // All that is given is set before the first default is computed, which may name any parameter.
   Status BindParameters(const Stmt& macro, const Arguments& arguments, Scope& scope) {
     const std::string name = macro.text.empty() ? "the caller" : "the macro " + Quoted(macro.text);
-    if (arguments.positional.size() > macro.parameters.size()) {
-      return Status::InvalidArgument(name + " takes at most " + std::to_string(macro.parameters.size()) +
-                                     " arguments, found " + std::to_string(arguments.positional.size()));
+    const std::vector<Value>& positional = arguments.positional;
+    std::map<std::string_view, Value> named;
+    for (const auto& [key, value] : arguments.named) {
+      if (!named.emplace(key, value).second) return GivenTwice(name, key);
     }
-    size_t num_known = 0;
+    std::vector<const Parameter*> left_out;
     for (size_t i = 0; i < macro.parameters.size(); ++i) {
       const Parameter& parameter = macro.parameters[i];
-      Value value = runtime_.Undefined("the parameter " + Quoted(parameter.name) + " was not given");
-      bool is_given = i < arguments.positional.size();
-      if (is_given) value = arguments.positional[i];
-      for (const auto& [key, named] : arguments.named) {
-        if (key != parameter.name) continue;
-        if (is_given) return Status::InvalidArgument(name + " is given " + Quoted(key) + " twice");
-        value = named;
-        is_given = true;
-        ++num_known;
+      if (i < positional.size()) {
+        scope.Set(parameter.symbol, positional[i]);
+      } else if (auto given = named.extract(parameter.name)) {
+        scope.Set(parameter.symbol, std::move(given.mapped()));
+      } else {
+        scope.Set(parameter.symbol, runtime_.Undefined("the parameter " + Quoted(parameter.name) + " was not given"));
+        if (parameter.default_value != nullptr) left_out.push_back(&parameter);
       }
-      if (!is_given && parameter.default_value != nullptr) {
-        KVERN_ASSIGN_OR_RETURN(value, Eval(*parameter.default_value, scope));
+    }
+    if (macro.takes_caller) {
+      auto given = named.extract("caller");
+      const bool is_given = given && !given.mapped().is_none();
+      scope.Set(kCallerSymbol, is_given ? std::move(given.mapped()) : runtime_.Undefined("there is no caller"));
+    }
+    if (macro.takes_kwargs) {
+      std::vector<std::pair<Value, Value>> rest;
+      for (const auto& [key, value] : arguments.named) {
+        if (named.contains(key)) rest.emplace_back(runtime_.Text(key), value);
       }
-      scope.Set(parameter.symbol, std::move(value));
+      scope.Set(kKwargsSymbol, runtime_.Dict(std::move(rest)));
+    } else if (!named.empty()) {
+      const std::string key(named.begin()->first);
+      if (key == "caller") return Status::InvalidArgument(name + " is called with a body, but does not call caller()");
+      const bool is_known = std::any_of(macro.parameters.begin(), macro.parameters.end(),
+                                        [&](const Parameter& parameter) { return parameter.name == key; });
+      if (is_known) return GivenTwice(name, key);
+      return Status::InvalidArgument(name + " is given an argument " + Quoted(key) + " that it does not know");
     }
-    for (const auto& [key, named] : arguments.named) {
-      if (key != "caller" || scope.Find(kCallerSymbol) != nullptr) continue;
-      scope.Set(kCallerSymbol, named);
-      ++num_known;
+    const size_t num_bound = std::min(positional.size(), macro.parameters.size());
+    if (macro.takes_varargs) {
+      scope.Set(kVarargsSymbol,
+                runtime_.Tuple({positional.begin() + static_cast<std::ptrdiff_t>(num_bound), positional.end()}));
+    } else if (num_bound < positional.size()) {
+      return Status::InvalidArgument(name + " takes at most " + std::to_string(macro.parameters.size()) +
+                                     " arguments, found " + std::to_string(positional.size()));
     }
-    if (num_known < arguments.named.size())
-      return Status::InvalidArgument(name + " is given an argument that it does not know");
+    for (const Parameter* parameter : left_out) {
+      KVERN_ASSIGN_OR_RETURN(Value value, Eval(*parameter->default_value, scope));
+      scope.Set(parameter->symbol, std::move(value));
+    }
     return Status::Ok();
+  }
+
+  static Status GivenTwice(const std::string& macro, std::string_view argument) {
+    return Status::InvalidArgument(macro + " is given " + Quoted(argument) + " twice");
   }
 
   const ChatLimits& limits_;

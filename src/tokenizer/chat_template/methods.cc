@@ -9,11 +9,12 @@
 namespace kvern::jinja {
 namespace {
 
-Result<Value> Get(Runtime&, const Value& self, const BoundArguments& arguments) {
+Result<Value> Get(Runtime& runtime, const Value& self, const BoundArguments& arguments) {
   if (!IsHashable(*arguments[0])) {
     return Status::InvalidArgument(std::string(KindName(*arguments[0])) + " cannot be a key of a map");
   }
-  if (const Value* member = self.dict().Find(*arguments[0]); member != nullptr) return *member;
+  const Value* const member = FindKey(runtime.budget(), self.dict(), *arguments[0]);
+  if (member != nullptr) return *member;
   return arguments[1] == nullptr ? Value::None() : *arguments[1];
 }
 

@@ -2,6 +2,7 @@
 // the arguments of these. The operators themselves are in expression_parser.cc.
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <optional>
 
 #include "tokenizer/chat_template/builtins.h"
@@ -69,6 +70,7 @@ Result<ExprPtr> ExpressionParser::NameOrConstant(bool allows_members) {
   }
   ExprPtr name = Make(ExprKind::kName, token.offset);
   name->symbol = SymbolOf(token.text);
+  if (name->symbol < 32) symbols_read_ |= 1u << name->symbol;
   if (!allows_members || !cursor_.TakeOperator(".")) return name;
   if (!cursor_.Is(TokenKind::kName)) return cursor_.Unexpected("the name of a member");
   ExprPtr member = Make(ExprKind::kAttribute, token.offset);
@@ -96,8 +98,8 @@ Result<ExprPtr> ExpressionParser::NumberLiteral() {
   if (token.kind == TokenKind::kFloat) {
     const std::string digits = WithoutUnderscores(token.text);
     double value = 0;
-    if (std::from_chars(digits.data(), digits.data() + digits.size(), value).ec != std::errc()) {
-      return cursor_.ErrorAt(token.offset, StatusCode::kCorruption, "this number does not fit a double");
+    if (std::from_chars(digits.data(), digits.data() + digits.size(), value).ec == std::errc::result_out_of_range) {
+      value = std::strtod(digits.c_str(), nullptr);  // Infinity, or 0.
     }
     expr->constant = Value::Float(value);
     return expr;

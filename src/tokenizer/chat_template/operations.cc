@@ -28,8 +28,8 @@ Result<Value> LoopAttribute(Runtime& runtime, const LoopObject& loop, std::strin
   if (name == "first") return Value::Bool(index == 0);
   if (name == "last") return Value::Bool(index + 1 == length);
   if (name == "length") return Value::Int(length);
-  if (name == "depth") return Value::Int(1);  // Only recursive loops go deeper.
-  if (name == "depth0") return Value::Int(0);
+  if (name == "depth") return Value::Int(loop.depth);
+  if (name == "depth0") return Value::Int(loop.depth - 1);
   if (name == "previtem") {
     if (index == 0 || loop.elements.is_undefined()) return runtime.Undefined("there is no previous item");
     return loop.elements.elements()[loop.index - 1];
@@ -78,7 +78,7 @@ std::optional<Value> ElementAt(Runtime& runtime, const Value& object, int64_t in
 }
 
 struct SliceRange {
-  int64_t begin, step;
+  int64_t begin, end, step;
   uint64_t count;
 };
 
@@ -94,7 +94,7 @@ SliceRange Adjusted(std::optional<int64_t> begin, std::optional<int64_t> end, in
   uint64_t count = 0;
   if (step > 0 && first < last) count = static_cast<uint64_t>((last - first - 1) / step + 1);
   if (step < 0 && last < first) count = static_cast<uint64_t>((first - last - 1) / -step + 1);
-  return {first, step, count};
+  return {first, last, step, count};
 }
 
 Result<std::optional<int64_t>> Bound(const Value* bound) {
@@ -144,7 +144,7 @@ Result<Value> GetAttribute(Runtime& runtime, const Value& object, std::string_vi
 Result<Value> GetItem(Runtime& runtime, const Value& object, const Value& key) {
   if (object.is_undefined()) return UndefinedError(object);
   if (object.is_dict() && IsHashable(key)) {
-    if (const Value* member = object.dict().Find(key); member != nullptr) return *member;
+    if (const Value* member = FindKey(runtime.budget(), object.dict(), key); member != nullptr) return *member;
   }
   if (key.is_integral()) {
     if (const auto element = ElementAt(runtime, object, key.integer())) return *element;
@@ -175,6 +175,7 @@ Result<Value> GetSlice(Runtime& runtime, const Value& object, const Value* begin
   const SliceRange range = Adjusted(first, last, bounded, length);
   runtime.budget().Touch(object.own_bytes());
   if (object.is_string()) {
+    if (range.step != 1) runtime.budget().TouchCharacters(object.text().size());
     if (!runtime.budget().Fits(object.text().size() * (range.step == 1 ? 1 : 17))) return runtime.budget().status();
     return SliceOfText(runtime, object, range);
   }
@@ -182,7 +183,18 @@ Result<Value> GetSlice(Runtime& runtime, const Value& object, const Value* begin
   for (uint64_t i = 0; i < range.count; ++i) {
     elements.push_back(object.elements()[static_cast<size_t>(range.begin + static_cast<int64_t>(i) * range.step)]);
   }
-  return Value::List(&runtime.budget(), std::move(elements), object.is(Kind::kTuple) ? Kind::kTuple : Kind::kList);
+  if (object.is(Kind::kRange)) {
+    const auto& whole = object.as<RangeObject>();
+    // Of a range near the limits of 64 bits the bounds, which are only printed, wrap.
+    const auto at = [&whole](int64_t index) {
+      return static_cast<int64_t>(static_cast<uint64_t>(whole.begin) +
+                                  static_cast<uint64_t>(index) * static_cast<uint64_t>(whole.step));
+    };
+    return Value::Range(
+        &runtime.budget(), std::move(elements), at(range.begin), at(range.end),
+        static_cast<int64_t>(static_cast<uint64_t>(stride.value_or(1)) * static_cast<uint64_t>(whole.step)));
+  }
+  return Value::List(&runtime.budget(), std::move(elements), object.kind());
 }
 
 bool IsIterable(const Value& value) {

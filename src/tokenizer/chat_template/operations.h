@@ -26,6 +26,8 @@ bool IsIterable(const Value& value);
 // Python's len.
 Result<int64_t> Length(const Value& value);
 
+// What `dict` has under `key`, which IsHashable; nullptr for nothing. Reading the key counts as work.
+const Value* FindKey(Budget& budget, const DictObject& dict, const Value& key);
 bool Equal(Budget& budget, const Value& a, const Value& b);
 // a < b, for numbers, strings, lists and tuples.
 Result<bool> Less(Budget& budget, const Value& a, const Value& b);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <set>
 
 #include "tokenizer/chat_template/expression_parser.h"
 #include "tokenizer/quoted.h"
@@ -11,14 +12,16 @@ namespace kvern::jinja {
 namespace {
 
 // Statements of Jinja that would read other templates or need more than a chat template should.
-constexpr std::array<std::string_view, 8> kUnsupportedTags = {"extends", "include", "import",    "from",
-                                                              "block",   "do",      "autoescape"};
+constexpr std::array<std::string_view, 8> kUnsupportedTags = {"extends", "include", "import", "from",
+                                                              "block",   "do",      "print",  "autoescape"};
 
 class Parser {
  public:
   explicit Parser(TokenCursor cursor) : expressions_(std::move(cursor)), cursor_(expressions_.cursor()) {
-    expressions_.SymbolOf("loop");    // kLoopSymbol
-    expressions_.SymbolOf("caller");  // kCallerSymbol
+    expressions_.SymbolOf("loop");     // kLoopSymbol
+    expressions_.SymbolOf("caller");   // kCallerSymbol
+    expressions_.SymbolOf("varargs");  // kVarargsSymbol
+    expressions_.SymbolOf("kwargs");   // kKwargsSymbol
   }
 
   Status Run(Template& result) {
@@ -130,9 +133,7 @@ class Parser {
     if (cursor_.TakeName("if")) {
       KVERN_ASSIGN_OR_RETURN(stmt->condition, expressions_.Expression());
     }
-    if (cursor_.IsName("recursive")) {
-      return cursor_.ErrorAt(cursor_.current().offset, StatusCode::kUnsupported, "recursive loops are not supported");
-    }
+    stmt->is_recursive = cursor_.TakeName("recursive");
     KVERN_RETURN_IF_ERROR(BodyBegin());
     ++num_loops_;
     KVERN_RETURN_IF_ERROR(Statements({"else", "endfor"}, stmt->body));
@@ -168,18 +169,39 @@ class Parser {
     stmt->text = cursor_.Take().text;
     stmt->symbol = expressions_.SymbolOf(stmt->text);
     KVERN_RETURN_IF_ERROR(Parameters(stmt->parameters));
-    KVERN_RETURN_IF_ERROR(OutsideOfLoops("endmacro", stmt->body));
+    KVERN_RETURN_IF_ERROR(MacroBody("endmacro", *stmt));
     return stmt;
   }
 
+  // What the body reads beyond its parameters decides which arguments a call may give.
+  Status MacroBody(std::string_view end, Stmt& macro) {
+    const uint32_t read_before = expressions_.TakeSymbolsRead();
+    KVERN_RETURN_IF_ERROR(OutsideOfLoops(end, macro.body));
+    const uint32_t read = expressions_.TakeSymbolsRead();
+    expressions_.TakeSymbolsRead(read | read_before);
+    const auto takes = [&](Symbol symbol) {
+      return (read >> symbol & 1) != 0 && std::none_of(macro.parameters.begin(), macro.parameters.end(),
+                                                       [&](const Parameter& p) { return p.symbol == symbol; });
+    };
+    macro.takes_caller = takes(kCallerSymbol);
+    macro.takes_varargs = takes(kVarargsSymbol);
+    macro.takes_kwargs = takes(kKwargsSymbol);
+    return Status::Ok();
+  }
+
   Status Parameters(std::vector<Parameter>& parameters) {
+    std::set<Symbol> symbols;
     KVERN_RETURN_IF_ERROR(cursor_.ExpectOperator("("));
     while (!cursor_.IsOperator(")")) {
       if (!parameters.empty()) KVERN_RETURN_IF_ERROR(cursor_.ExpectOperator(","));
       if (!cursor_.Is(TokenKind::kName)) return cursor_.Unexpected("the name of a parameter");
+      const uint32_t offset = cursor_.current().offset;
       Parameter parameter;
       parameter.name = cursor_.Take().text;
       parameter.symbol = expressions_.SymbolOf(parameter.name);
+      if (!symbols.insert(parameter.symbol).second) {
+        return cursor_.ErrorAt(offset, StatusCode::kCorruption, "there are two parameters " + Quoted(parameter.name));
+      }
       if (cursor_.TakeOperator("=")) {
         KVERN_ASSIGN_OR_RETURN(parameter.default_value, expressions_.Expression());
       } else if (!parameters.empty() && parameters.back().default_value != nullptr) {
@@ -198,7 +220,7 @@ class Parser {
     if (stmt->value->kind != ExprKind::kCall) {
       return cursor_.ErrorAt(offset, StatusCode::kCorruption, "expected a call of a macro after 'call'");
     }
-    KVERN_RETURN_IF_ERROR(OutsideOfLoops("endcall", stmt->body));
+    KVERN_RETURN_IF_ERROR(MacroBody("endcall", *stmt));
     return stmt;
   }
 

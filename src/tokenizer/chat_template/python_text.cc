@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "tokenizer/chat_template/characters.h"
+#include "tokenizer/chat_template/operations.h"
 
 namespace kvern::jinja {
 namespace {
@@ -58,7 +59,7 @@ class Writer {
       case Kind::kInt: out_ += std::to_string(value.integer()); break;
       case Kind::kFloat: out_ += FloatText(value.number()); break;
       case Kind::kString:
-        budget_.Step(value.text().size() / 4);  // Finding out what is printable takes long.
+        budget_.TouchCharacters(value.text().size());
         if (value.is_markup()) out_ += "Markup(";
         AppendRepr(value.text(), out_);
         if (value.is_markup()) out_ += ")";
@@ -198,12 +199,13 @@ class JsonWriter {
     std::vector<const std::pair<Value, Value>*> entries;
     for (const auto& entry : dict.entries) entries.push_back(&entry);
     if (style_.sorts_keys) {
-      for (const auto* entry : entries) {
-        if (!entry->first.is_string())
-          return Status::InvalidArgument("tojson can sort keys only where all are strings");
-      }
-      std::sort(entries.begin(), entries.end(),
-                [](const auto* a, const auto* b) { return a->first.text() < b->first.text(); });
+      Status status;
+      std::stable_sort(entries.begin(), entries.end(), [&](const auto* a, const auto* b) {
+        const auto is_less = Less(budget_, a->first, b->first);
+        if (!is_less.ok()) status = is_less.status();
+        return is_less.ok() && *is_less;
+      });
+      KVERN_RETURN_IF_ERROR(status);
     }
     out_ += '{';
     for (size_t i = 0; i < entries.size(); ++i) {

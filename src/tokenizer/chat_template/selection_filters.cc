@@ -44,13 +44,12 @@ Result<Value> MapAttribute(Runtime& runtime, const Value& self, const Arguments&
   const Value* otherwise = nullptr;
   for (const auto& [name, value] : arguments.named) {
     if (name == "attribute") attribute = &value;
-    if (name == "default") otherwise = &value;
+    if (name == "default" && !value.is_none()) otherwise = &value;
     if (name != "attribute" && name != "default")
       return Status::InvalidArgument("there is no argument " + Quoted(name) + " of 'map'");
   }
   return Lazily(runtime, self, [&](const Value& element, std::vector<Value>& results) {
-    KVERN_ASSIGN_OR_RETURN(Value member, MemberByPath(runtime, element, *attribute));
-    if (member.is_undefined() && otherwise != nullptr && !otherwise->is_none()) member = *otherwise;
+    KVERN_ASSIGN_OR_RETURN(Value member, MemberByPath(runtime, element, *attribute, otherwise));
     results.push_back(std::move(member));
     return Status::Ok();
   });

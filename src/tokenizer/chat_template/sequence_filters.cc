@@ -56,7 +56,9 @@ Result<Value> ReverseFilter(Runtime& runtime, const Value& self, const BoundArgu
 }
 
 Value WithoutCase(Runtime& runtime, const Value& value) {
-  return value.is_string() ? runtime.Text(Lower(value.text())) : value;
+  if (!value.is_string()) return value;
+  runtime.budget().TouchCharacters(value.text().size());
+  return runtime.Text(Lower(value.text()));
 }
 
 // Sorts by the keys given beside the values; the first comparison that fails is the result.
@@ -134,7 +136,6 @@ Result<Value> UniqueFilter(Runtime& runtime, const Value& self, const BoundArgum
   std::set<std::string> seen;
   std::vector<Value> unique;
   for (const Value& element : elements->elements()) {
-    runtime.budget().Step();
     Value key = element;
     if (IsGiven(arguments[1])) {
       KVERN_ASSIGN_OR_RETURN(key, MemberByPath(runtime, element, *arguments[1]));
@@ -144,6 +145,9 @@ Result<Value> UniqueFilter(Runtime& runtime, const Value& self, const BoundArgum
       return runtime.Iterator(std::move(unique),
                               Status::InvalidArgument("unique cannot compare " + std::string(KindName(key))));
     }
+    runtime.budget().Step();
+    runtime.budget().Touch(key.extent().num_bytes);
+    if (runtime.budget().is_spent()) return runtime.budget().status();
     if (seen.insert(KeyText(key)).second) unique.push_back(element);
   }
   return runtime.Iterator(std::move(unique));

@@ -26,7 +26,7 @@ Result<std::string_view> TextArgument(const Value& value) {
 
 template <std::string (*kChange)(std::string_view)>
 Result<Value> Changed(Runtime& runtime, const Value& self, const BoundArguments&) {
-  runtime.budget().Step(self.text().size() / 4);  // Other letters than those of ASCII take long.
+  runtime.budget().TouchCharacters(self.text().size());
   return Like(runtime, self, kChange(self.text()));
 }
 
@@ -47,6 +47,7 @@ Result<Value> Strip(Runtime& runtime, const Value& self, const BoundArguments& a
     if (kEnd) text = StripEnd(text);
   } else {
     KVERN_ASSIGN_OR_RETURN(const std::string_view set, TextArgument(*arguments[0]));
+    KVERN_RETURN_IF_ERROR(AllowSearch(runtime, text, set));
     if (kStart) text = StripStart(text, set);
     if (kEnd) text = StripEnd(text, set);
   }
@@ -204,7 +205,8 @@ Result<Value> RemoveAffix(Runtime& runtime, const Value& self, const BoundArgume
 }
 
 template <CharacterClass kClass>
-Result<Value> IsAll(Runtime&, const Value& self, const BoundArguments&) {
+Result<Value> IsAll(Runtime& runtime, const Value& self, const BoundArguments&) {
+  runtime.budget().TouchCharacters(self.text().size());
   bool is_all = !self.text().empty();
   for (std::string_view rest = self.text(); is_all && !rest.empty();) {
     const Character c = FirstCharacter(rest);
@@ -298,8 +300,8 @@ std::span<const Builtin> StringMethods() {
       {"zfill", "width", ZeroFill},
       {"isalpha", "", IsAll<CharacterClass::kLetter>},
       {"isdigit", "", IsAll<CharacterClass::kDigit>},
-      {"isdecimal", "", IsAll<CharacterClass::kDigit>},
-      {"isnumeric", "", IsAll<CharacterClass::kDigit>},
+      {"isdecimal", "", IsAll<CharacterClass::kDecimal>},
+      {"isnumeric", "", IsAll<CharacterClass::kNumeric>},
       {"isalnum", "", IsAll<CharacterClass::kAlphanumeric>},
       {"isspace", "", IsAllSpace},
       {"islower", "", IsLower},

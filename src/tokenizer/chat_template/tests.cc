@@ -71,22 +71,23 @@ Result<Value> IsDivisible(Runtime& runtime, const Value& self, const BoundArgume
 }
 
 // Python's islower and isupper: at least one letter has a case, and none has the other.
-bool HasOnlyCase(std::string_view text, CharacterClass wanted, CharacterClass other) {
+Value HasOnlyCase(Runtime& runtime, std::string_view text, CharacterClass wanted, CharacterClass other) {
+  runtime.budget().TouchCharacters(text.size());
   bool has_wanted = false;
   for (; !text.empty(); text.remove_prefix(FirstCharacter(text).bytes.size())) {
     const char32_t code = FirstCharacter(text).code;
-    if (IsOf(other, code)) return false;
+    if (IsOf(other, code)) return Value::Bool(false);
     has_wanted |= IsOf(wanted, code);
   }
-  return has_wanted;
+  return Value::Bool(has_wanted);
 }
 
 Result<Value> IsLower(Runtime& runtime, const Value& self, const BoundArguments&) {
-  return Value::Bool(HasOnlyCase(TextOf(runtime, self), CharacterClass::kLower, CharacterClass::kUpper));
+  return HasOnlyCase(runtime, TextOf(runtime, self), CharacterClass::kLower, CharacterClass::kUpper);
 }
 
 Result<Value> IsUpper(Runtime& runtime, const Value& self, const BoundArguments&) {
-  return Value::Bool(HasOnlyCase(TextOf(runtime, self), CharacterClass::kUpper, CharacterClass::kLower));
+  return HasOnlyCase(runtime, TextOf(runtime, self), CharacterClass::kUpper, CharacterClass::kLower);
 }
 
 Result<Value> IsFilterName(Runtime&, const Value& self, const BoundArguments&) {

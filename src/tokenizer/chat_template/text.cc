@@ -132,15 +132,21 @@ Result<std::string> Padded(Runtime& runtime, std::string text, int64_t width, st
   return out;
 }
 
-Result<Value> MemberByPath(Runtime& runtime, const Value& object, const Value& path) {
-  if (!path.is_string()) return GetItem(runtime, object, path);
+Result<Value> MemberByPath(Runtime& runtime, const Value& object, const Value& path, const Value* otherwise) {
+  const auto member = [&](const Value& of, const Value& key) -> Result<Value> {
+    KVERN_ASSIGN_OR_RETURN(Value found, GetItem(runtime, of, key));
+    return found.is_undefined() && otherwise != nullptr ? *otherwise : found;
+  };
+  if (!path.is_string()) return member(object, path);
+  runtime.budget().Touch(path.text().size());
   Value value = object;
   for (const std::string_view part : Split(path.text(), ".", -1, /*from_end=*/false)) {
     int64_t index = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);
     const bool is_index = !part.empty() && part[0] != '-' && error == std::errc() && end == part.data() + part.size();
-    KVERN_ASSIGN_OR_RETURN(value,
-                           GetItem(runtime, value, is_index ? Value::Int(index) : runtime.Text(std::string(part))));
+    KVERN_ASSIGN_OR_RETURN(value, member(value, is_index ? Value::Int(index) : runtime.Text(std::string(part))));
+    runtime.budget().Step();
+    if (runtime.budget().is_spent()) return runtime.budget().status();
   }
   return value;
 }

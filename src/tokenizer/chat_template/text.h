@@ -31,7 +31,8 @@ enum class Side { kLeft, kRight, kBoth };
 // `text` with as many `fill` (one character) as it takes to reach `width` characters.
 Result<std::string> Padded(Runtime& runtime, std::string text, int64_t width, std::string_view fill, Side side);
 
-// What Jinja calls an attribute: "a.b.0" goes from member to member, an integer is an index.
-Result<Value> MemberByPath(Runtime& runtime, const Value& object, const Value& path);
+// What Jinja calls an attribute: "a.b.0" goes from member to member, an integer is an index. `otherwise`, where given,
+// takes the place of each member that is not there.
+Result<Value> MemberByPath(Runtime& runtime, const Value& object, const Value& path, const Value* otherwise = nullptr);
 
 }  // namespace kvern::jinja

@@ -19,16 +19,22 @@ Value Like(Runtime& runtime, const Value& self, std::string text) {
 template <std::string (*kChange)(std::string_view)>
 Result<Value> CaseFilter(Runtime& runtime, const Value& self, const BoundArguments&) {
   const std::string text = TextOf(runtime, self);
-  runtime.budget().Step(text.size() / 4);  // Other letters than those of ASCII take long.
+  runtime.budget().TouchCharacters(text.size());
   return Like(runtime, self, kChange(text));
 }
 
 // Words begin after white space and any of - ( { [ <.
 Result<Value> TitleFilter(Runtime& runtime, const Value& self, const BoundArguments&) {
   const std::string text = TextOf(runtime, self);
+  runtime.budget().TouchCharacters(text.size());
   std::string out;
   size_t begin = 0;
-  const auto add_word = [&](size_t end) { out += Capitalized(std::string_view(text).substr(begin, end - begin)); };
+  const auto add_word = [&](size_t end) {
+    if (begin == end) return;
+    const std::string_view word = std::string_view(text).substr(begin, end - begin);
+    const std::string_view first = FirstCharacter(word).bytes;
+    out += Upper(first) + Lower(word.substr(first.size()));
+  };
   for (size_t at = 0; at < text.size();) {
     const Character c = FirstCharacter(std::string_view(text).substr(at));
     if (IsSpace(c.code) || std::string_view("-({[<").find(c.bytes) != std::string_view::npos) {
@@ -48,6 +54,7 @@ Result<Value> TrimFilter(Runtime& runtime, const Value& self, const BoundArgumen
     return Like(runtime, self, std::string(StripEnd(StripStart(text))));
   if (!arguments[0]->is_string()) return Status::InvalidArgument("trim needs a string of characters");
   const std::string_view set = arguments[0]->text();
+  KVERN_RETURN_IF_ERROR(AllowSearch(runtime, text, set));
   return Like(runtime, self, std::string(StripEnd(StripStart(text, set), set)));
 }
 
@@ -118,6 +125,7 @@ Result<Value> FormatFilter(Runtime& runtime, const Value& self, const BoundArgum
 // Runs of letters, digits and underscores.
 Result<Value> WordCountFilter(Runtime& runtime, const Value& self, const BoundArguments&) {
   const std::string text = TextOf(runtime, self);
+  runtime.budget().TouchCharacters(text.size());
   int64_t count = 0;
   bool is_in_word = false;
   for (std::string_view rest = text; !rest.empty();) {
@@ -168,11 +176,12 @@ Result<Value> ToJsonFilter(Runtime& runtime, const Value& self, const BoundArgum
   style.escapes_non_ascii = arguments.Flag(0, false);
   KVERN_RETURN_IF_ERROR(ReadIndent(arguments[1], style));
   if (const Value* separators = arguments[2]; separators != nullptr && !separators->is_none()) {
-    const bool is_pair = separators->is_sequence() && separators->elements().size() == 2 &&
-                         separators->elements()[0].is_string() && separators->elements()[1].is_string();
-    if (!is_pair) return Status::InvalidArgument("the separators of tojson must be two strings");
-    style.item_separator = separators->elements()[0].text();
-    style.key_separator = separators->elements()[1].text();
+    KVERN_ASSIGN_OR_RETURN(const Value pair, Elements(runtime, *separators));
+    if (pair.elements().size() != 2 || !pair.elements()[0].is_string() || !pair.elements()[1].is_string()) {
+      return Status::InvalidArgument("the separators of tojson must be two strings");
+    }
+    style.item_separator = pair.elements()[0].text();
+    style.key_separator = pair.elements()[1].text();
   }
   style.sorts_keys = arguments.Flag(3, false);
   KVERN_ASSIGN_OR_RETURN(std::string json, JsonText(runtime.budget(), self, style));

@@ -119,8 +119,19 @@ uint64_t Value::own_bytes() const {
   return 0;
 }
 
+namespace {
+
+// Its places hold the text of each key.
+uint64_t BytesOfDict(const std::vector<std::pair<Value, Value>>& pairs) {
+  uint64_t num_bytes = sizeof(DictObject) + pairs.size() * (2 * sizeof(Value) + 96);
+  for (const auto& [key, value] : pairs) num_bytes += key.extent().num_bytes;
+  return num_bytes;
+}
+
+}  // namespace
+
 DictObject::DictObject(Budget* budget, std::vector<std::pair<Value, Value>> pairs, Extent whole)
-    : Object(budget, sizeof(DictObject) + pairs.size() * (2 * sizeof(Value) + 96)), extent(whole) {
+    : Object(budget, BytesOfDict(pairs)), extent(whole) {
   entries.reserve(pairs.size());
   for (auto& [key, value] : pairs) {
     const auto [it, is_new] = places_.try_emplace(KeyText(key), entries.size());

@@ -203,6 +203,7 @@ class LoopObject : public Object {
   Value elements;  // A list.
   const size_t length;
   size_t index = 0;
+  uint32_t depth = 1;  // Deeper where a recursive loop has called itself.
   std::vector<Value> last_changed;
   bool has_changed_before = false;
 
