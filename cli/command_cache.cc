@@ -76,9 +76,11 @@ std::string CausesTable(const Json& reply) {
             " for the first time, " + FormatCount(Number(causes, "evicted")) + " evicted before, " +
             FormatCount(Number(causes, "diverged")) + " after a difference\n";
     if (divergence.empty()) continue;
-    text += "  from token " + FormatCount(Number(divergence, "position")) + " on the cache has \"" +
-            EscapeBytes(Text(divergence, "cached")) + "\", the prompt \"" + EscapeBytes(Text(divergence, "prompt")) +
-            "\"\n";
+    const auto cached = divergence.find("cached");
+    const bool is_others = cached != divergence.end() && cached->is_null();
+    text += "  from token " + FormatCount(Number(divergence, "position")) + " on the cache has " +
+            (is_others ? "what another tenant sent" : "\"" + EscapeBytes(Text(divergence, "cached")) + "\"") +
+            ", the prompt \"" + EscapeBytes(Text(divergence, "prompt")) + "\"\n";
   }
   return text.empty() ? "no request has come yet\n" : text;
 }

@@ -165,7 +165,8 @@ void AddCauses(const RequestStats& stats, PromptCauses& causes) {
 
 Json DivergenceJson(const std::optional<PromptDivergence>& divergence, const Tokenizer& tokenizer) {
   if (!divergence.has_value()) return nullptr;
-  const auto text_from = [&](const std::vector<TokenId>& tokens) {
+  const auto text_from = [&](const std::vector<TokenId>& tokens) -> Json {
+    if (tokens.empty()) return nullptr;  // Another tenant's.
     const auto begin = std::min<size_t>(divergence->position - divergence->block_begin, tokens.size());
     return tokenizer.Decode({tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.end()},
                             /*render_special=*/true);
