@@ -269,8 +269,8 @@ void EngineImpl::RunLoop() {
   if (parts_.on_engine_thread) parts_.on_engine_thread();
   while (DrainInbox()) {
     FinishCancelled();
+    scheduler_.MakeRoom();  // Before others take it.
     scheduler_.Admit();
-    scheduler_.MakeRoom();
     RunSequenceStep();
     RunScoreStep();
     CloseFinished();
@@ -331,7 +331,10 @@ uint64_t EngineImpl::ClearCache(const std::optional<std::string>& salt) {
   uint64_t num_bytes = 0;
   if (prefix_ == nullptr) return num_bytes;
   Ask([&] {
-    num_bytes = prefix_->Clear(salt.has_value() ? std::optional<std::string_view>(*salt) : std::nullopt);
+    const uint64_t free_bytes = parts_.cache->Stats().free_bytes;
+    prefix_->Clear(salt.has_value() ? std::optional<std::string_view>(*salt) : std::nullopt);
+    scheduler_.EndForgottenPins();
+    num_bytes = parts_.cache->Stats().free_bytes - free_bytes;
     PublishStats(/*num_closed=*/0);
   });
   return num_bytes;

@@ -187,6 +187,23 @@ TEST(EnginePrefixTest, ClearingLetsIdleBlocksGo) {
   EXPECT_EQ(Ask(*fake.engine, Asking(Prompt(70))).stats.prompt_tokens_found, 0u);
 }
 
+TEST(EnginePrefixTest, ClearingEndsWhatWasKeptForATime) {
+  EngineOptions options = PrefixOptions(16);
+  options.cache.pin_limit_bytes = 16 * kFakeBlockBytes;
+  const FakeEngine fake = MakeFakeEngine(options);
+  for (const char* const salt : {"a", "b"}) {
+    Request request = Asking(Prompt(64), 1);
+    request.cache_salt = salt;
+    request.keep_seconds = 3600;
+    Ask(*fake.engine, request);
+  }
+
+  EXPECT_EQ(fake.engine->ClearCache("a"), 4 * kFakeBlockBytes);
+
+  EXPECT_EQ(fake.engine->Stats().prefix.pinned_bytes, 4 * kFakeBlockBytes);
+  EXPECT_EQ(fake.engine->Stats().cache.free_blocks, 12u);
+}
+
 TEST(EnginePrefixTest, TheTenantWithTheFewestRunningGoesFirst) {
   EngineOptions options = PrefixOptions(64);
   options.max_sequences = 2;

@@ -235,6 +235,10 @@ void Scheduler::ExpirePins(uint64_t now_us) {
   if (pins_.has_value()) pins_->Expire(now_us);
 }
 
+void Scheduler::EndForgottenPins() {
+  if (pins_.has_value()) pins_->EndForgotten();
+}
+
 std::shared_ptr<ScoreJob> Scheduler::TakeFrontScore() {
   KVERN_CHECK(!scores_.empty());
   std::shared_ptr<ScoreJob> score = std::move(scores_.front());

@@ -71,6 +71,8 @@ class Scheduler {
   void Pin(Sequence& sequence, uint64_t now_us);
   // Ends the pins whose time has come.
   void ExpirePins(uint64_t now_us);
+  // Ends the pins of what was cleared from the cache.
+  void EndForgottenPins();
   uint64_t pinned_bytes() const { return pins_.has_value() ? pins_->num_bytes() : 0; }
   uint64_t num_refused_pins() const { return num_refused_pins_; }
   // Takes the front scoring job out.
