@@ -15,6 +15,13 @@ using server::Json;
 // A server may be told to say anything: control bytes do not reach the terminal.
 std::string TextOf(const Json& object, const char* name) { return EscapeBytes(StringOf(FindField(object, name))); }
 
+// Null is the text of another tenant.
+std::string QuotedOf(const Json& object, const char* name) {
+  if (FindField(object, name) == nullptr) return "what another tenant sent";
+  std::string text = "\"";
+  return text.append(TextOf(object, name)).append("\"");
+}
+
 // An empty object where it is missing.
 const Json& PartOf(const Json& object, const char* name) {
   static const Json kNothing = Json::object();
@@ -93,8 +100,8 @@ std::string CausesText(const Json& requests) {
                         .diverged = CountOf(causes, "diverged"),
                         .last = CountOf(causes, "last_token")});
     if (divergence.empty()) continue;
-    text += "  from token " + FormatCount(CountOf(divergence, "position")) + " on the cache has \"" +
-            TextOf(divergence, "cached") + "\", the prompt \"" + TextOf(divergence, "prompt") + "\"\n";
+    text += "  from token " + FormatCount(CountOf(divergence, "position")) + " on the cache has " +
+            QuotedOf(divergence, "cached") + ", the prompt " + QuotedOf(divergence, "prompt") + "\n";
   }
   return text.empty() ? "no request has come yet\n" : text;
 }

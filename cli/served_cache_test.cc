@@ -38,12 +38,14 @@ TEST(CausesTextTest, ARequestHasItsCausesAndItsDivergence) {
   const std::string text = CausesText(Parse(R"({"data": [
       {"request_id": "r1", "prompt_causes": {"found": 63, "diverged": 36, "last_token": 1},
        "divergence": {"position": 63, "cached": "a\n", "prompt": "b"}},
-      {"request_id": "r2", "divergence": null}]})"));
+      {"request_id": "r2", "divergence": null},
+      {"request_id": "r3", "divergence": {"position": 5, "cached": null, "prompt": "c"}}]})"));
 
   EXPECT_THAT(text, HasSubstr("r1: 100 prompt tokens: 63 found (63 %); computed: 36 after a difference, 1 as the last "
                               "one, which always is\n"));
   EXPECT_THAT(text, HasSubstr("  from token 63 on the cache has \"a\\n\", the prompt \"b\"\n"));
   EXPECT_THAT(text, HasSubstr("r2: 0 prompt tokens\n"));
+  EXPECT_THAT(text, HasSubstr("  from token 5 on the cache has what another tenant sent, the prompt \"c\"\n"));
   EXPECT_EQ(CausesText(Json::object()), "no request has come yet\n");
 }
 

@@ -64,8 +64,8 @@ class Engine {
 
   // What of whom stands in the cache, one entry for each salt that has come. Waits for the step at hand, as the next.
   virtual std::vector<TenantHolding> Holdings() = 0;
-  // Lets go what idle blocks hold, of one salt or (nullopt) of all; what runs goes on. Returns the bytes that became
-  // free.
+  // Lets go what idle blocks hold and what is kept for a time (Request::keep_seconds), of one salt or (nullopt) of all;
+  // what runs goes on. Returns the bytes that became free.
   virtual uint64_t ClearCache(const std::optional<std::string>& salt) = 0;
 };
 

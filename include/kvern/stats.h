@@ -37,11 +37,12 @@ struct RequestStats {
   uint64_t kv_bytes = 0;           // Bytes of the blocks that the sequence held at its end, shared ones included.
 };
 
-// The last place at which a cached sequence of the same tenant still begins like a prompt and then goes on otherwise.
+// The last place at which a cached sequence of the same salt still begins like a prompt and then goes on otherwise.
 struct PromptDivergence {
-  uint64_t position = 0;             // The first token that differs.
-  uint64_t block_begin = 0;          // Position of the first of `tokens`,
-  std::vector<TokenId> tokens = {};  // which are those of the cached block.
+  uint64_t position = 0;     // The first token that differs.
+  uint64_t block_begin = 0;  // Position of the first of `tokens`,
+  // which are those of the cached block; empty where another tenant has computed it (Request::tenant).
+  std::vector<TokenId> tokens = {};
   std::vector<TokenId> prompt = {};  // What the prompt has in their place.
 };
 

@@ -127,7 +127,7 @@ EngineImpl::EngineImpl(EngineParts parts, std::unique_ptr<PrefixCache> prefix)
       scheduler_(*parts_.cache, prefix_.get(), PinLimit(parts_.options.cache), parts_.options.max_sequences,
                  Overcommits(parts_)),
       steps_(*parts_.model, *parts_.cache, prefix_.get(), *parts_.kernels, parts_.workers.get(),
-             parts_.options.prefill_chunk, parts_.options.cache.is_enabled),
+             parts_.options.cache.is_enabled),
       prefill_budget_(uint64_t{parts_.options.step_budget_ms} * 1000, parts_.options.prefill_chunk) {
   PublishStats(/*num_closed=*/0);
 }
@@ -269,8 +269,8 @@ void EngineImpl::RunLoop() {
   if (parts_.on_engine_thread) parts_.on_engine_thread();
   while (DrainInbox()) {
     FinishCancelled();
+    scheduler_.MakeRoom();  // Before others take it.
     scheduler_.Admit();
-    scheduler_.MakeRoom();
     RunSequenceStep();
     RunScoreStep();
     CloseFinished();
@@ -331,7 +331,10 @@ uint64_t EngineImpl::ClearCache(const std::optional<std::string>& salt) {
   uint64_t num_bytes = 0;
   if (prefix_ == nullptr) return num_bytes;
   Ask([&] {
-    num_bytes = prefix_->Clear(salt.has_value() ? std::optional<std::string_view>(*salt) : std::nullopt);
+    const uint64_t free_bytes = parts_.cache->Stats().free_bytes;
+    prefix_->Clear(salt.has_value() ? std::optional<std::string_view>(*salt) : std::nullopt);
+    scheduler_.EndForgottenPins();
+    num_bytes = parts_.cache->Stats().free_bytes - free_bytes;
     PublishStats(/*num_closed=*/0);
   });
   return num_bytes;
@@ -340,7 +343,9 @@ uint64_t EngineImpl::ClearCache(const std::optional<std::string>& salt) {
 void EngineImpl::RunScoreStep() {
   ScoreJob* const job = scheduler_.FrontScore();
   if (job == nullptr) return;
-  Status status = job->is_cancelled() ? Status::Cancelled("scoring was cancelled") : steps_.RunScore(*job);
+  const uint64_t max_rows =
+      scheduler_.num_running() > 0 ? prefill_budget_.rows_beside_streams() : prefill_budget_.max_rows();
+  Status status = job->is_cancelled() ? Status::Cancelled("scoring was cancelled") : steps_.RunScore(*job, max_rows);
   if (status.ok() && job->num_pending() > 0) return;
   const std::shared_ptr<ScoreJob> done = scheduler_.TakeFrontScore();
   done->ReleaseBlocks();

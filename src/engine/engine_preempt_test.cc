@@ -3,51 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <memory>
 #include <random>
 #include <vector>
 
 #include "kvern/engine.h"
 #include "tests/support/fake_engine.h"
+#include "tests/support/fault_store.h"
 
 namespace kvern {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Keeps bytes in memory. Calls from number `first_failing_put` or `first_failing_get` on fail; flips a bit where told.
-class FaultStore : public BlockStore {
- public:
-  struct Faults {
-    uint64_t first_failing_put = ~uint64_t{0};
-    uint64_t first_failing_get = ~uint64_t{0};
-  };
-  explicit FaultStore(Faults faults) : faults_(faults) {}
-  ~FaultStore() override { EXPECT_TRUE(kept_.empty()) << "blocks are left in the store"; }
-
-  Status Put(uint64_t id, std::span<const uint8_t> bytes) override {
-    if (num_puts_++ >= faults_.first_failing_put) return Status::ResourceExhausted("the store is full");
-    EXPECT_TRUE(kept_.emplace(id, std::vector<uint8_t>(bytes.begin(), bytes.end())).second);
-    return Status::Ok();
-  }
-  Status Get(uint64_t id, std::span<uint8_t> bytes) override {
-    std::fill(bytes.begin(), bytes.end(), uint8_t{0xFF});  // A failed read may leave anything.
-    if (num_gets_++ >= faults_.first_failing_get) return Status::IoError("the store cannot be read");
-    const auto found = kept_.find(id);
-    if (found == kept_.end() || found->second.size() != bytes.size()) return Status::NotFound("no such block");
-    std::ranges::copy(found->second, bytes.begin());
-    return Status::Ok();
-  }
-  void Erase(uint64_t id) override { kept_.erase(id); }
-  uint64_t used_bytes() const override { return 0; }
-  uint64_t limit_bytes() const override { return 0; }
-
- private:
-  const Faults faults_;
-  uint64_t num_puts_ = 0, num_gets_ = 0;
-  std::map<uint64_t, std::vector<uint8_t>> kept_;
-};
 
 FakeEngine EngineWithStore(const EngineOptions& options, FaultStore::Faults faults = {},
                            const std::function<void(FakeModel&)>& prepare = {}) {
@@ -174,6 +141,64 @@ TEST(EnginePreemptTest, PreemptedSequencesCanBeCancelled) {
     EXPECT_EQ(Drain(streams[3]).reason, FinishReason::kCancelled);
     EXPECT_EQ(fake.engine->Stats().cache.free_blocks, 12u);
   }
+}
+
+// Its own blocks may be evicted while it waits, those that others hold as well are no room for it: it needs a place for
+// every block that it left in the store.
+TEST(EnginePreemptTest, ASequenceComesBackBesideOthersThatShareItsPrompt) {
+  EngineOptions options = TightOptions();
+  options.cache.reuses_prefixes = true;
+  const FakeEngine fake = EngineWithStore(options);
+  Gate gate;
+  fake.model->on_forward = [&gate](const ForwardBatch&) { return gate.Pass(); };
+  std::vector<TokenStream> streams;
+  for (uint32_t i = 0; i < 5; ++i) {
+    std::vector<TokenId> prompt = Prompt(48);
+    prompt.push_back(static_cast<TokenId>(i + 1));
+    streams.push_back(fake.engine->Submit({.prompt = prompt, .max_tokens = 40 + 10 * (i % 3)}).value());
+  }
+  gate.Open();
+
+  for (uint32_t i = 0; i < 5; ++i) {
+    std::vector<TokenId> prompt = Prompt(48);
+    prompt.push_back(static_cast<TokenId>(i + 1));
+    EXPECT_EQ(Drain(streams[i]).tokens, FakeGreedyAnswer(prompt, 40 + 10 * (i % 3))) << i;
+  }
+
+  const EngineStats stats = fake.engine->Stats();
+  EXPECT_GT(stats.restored_bytes, 0u);
+  EXPECT_EQ(stats.tokens_recomputed, 0u);
+  EXPECT_EQ(stats.prefix.duplicate_blocks, 0u);  // What comes back was not computed.
+  EXPECT_EQ(stats.prefix.lookups, 5u);           // Coming back is not beginning.
+}
+
+// The older one generates what the prompt of the other goes on with, and has come past that when the other is resumed.
+TEST(EnginePreemptTest, WhatOthersComputeOfAPreemptedPromptIsFound) {
+  EngineOptions options = FakeEngineOptions(/*context_tokens=*/128);
+  options.cache.reuses_prefixes = true;
+  options.cache.overcommits = true;
+  options.prefill_chunk = 1;
+  const FakeEngine fake = MakeFakeEngine(options);  // Eight blocks.
+  Gate gate;
+  fake.model->on_forward = [&gate](const ForwardBatch&) { return gate.Pass(); };
+  std::vector<TokenId> longer = Prompt(16);
+  for (const TokenId token : FakeGreedyAnswer(Prompt(16), 40)) longer.push_back(token);
+  for (const TokenId token : Prompt(40, 9)) longer.push_back(token);  // Together too long to run beside the first.
+  TokenStream first = fake.engine->Submit({.prompt = Prompt(16), .max_tokens = 110}).value();
+  TokenStream second = fake.engine->Submit({.prompt = longer, .max_tokens = 4}).value();
+  gate.Open();
+
+  EXPECT_EQ(Drain(first).tokens, FakeGreedyAnswer(Prompt(16), 110));
+  const Answer answer = Drain(second);
+
+  EXPECT_EQ(answer.tokens, FakeGreedyAnswer(longer, 4));
+  EXPECT_GE(answer.stats.num_preemptions, 1u);
+  EXPECT_GT(answer.stats.prompt_tokens_found, 30u);     // 16 when it began.
+  EXPECT_GT(answer.stats.prompt_tokens_computed, 41u);  // And some before it was preempted.
+  EXPECT_EQ(answer.stats.prompt_tokens_found + answer.stats.prompt_tokens_computed, 96u);
+  EXPECT_EQ(answer.stats.prompt_tokens_first_time, answer.stats.prompt_tokens_computed);
+  EXPECT_EQ(answer.stats.tokens_recomputed, 0u);
+  EXPECT_EQ(fake.engine->Stats().prefix.lookups, 2u);
 }
 
 // Single requests, groups and scores in any order, windows or not, with a store that may fail at any call.

@@ -139,6 +139,27 @@ TEST(EnginePrefixTest, WhoeverWaitsTakesOverFromACancelledOne) {
   EXPECT_EQ(answer.tokens, FakeGreedyAnswer(Prompt(100), 4));
 }
 
+TEST(EnginePrefixTest, AnAnswerThatTakesThePromptOverCountsTheRestByCause) {
+  for (const bool reuses_prefixes : {true, false}) {
+    Gate gate;
+    EngineOptions options = PrefixOptions(64);
+    options.cache.reuses_prefixes = reuses_prefixes;
+    const FakeEngine fake = GatedEngine(options, gate);
+    std::vector<TokenStream> streams = fake.engine->SubmitChoices(Asking(Prompt(100)), 3).value();
+    gate.AwaitArrival();
+    streams[0].Cancel();
+    gate.Open();
+
+    const Answer second = Drain(streams[1]), third = Drain(streams[2]);
+
+    EXPECT_EQ(second.stats.prompt_tokens_found, 32u);  // One step of the first.
+    EXPECT_EQ(second.stats.prompt_tokens_computed, 68u);
+    EXPECT_EQ(second.stats.prompt_tokens_first_time, 68u);
+    EXPECT_EQ(third.stats.prompt_tokens_found, 100u);
+    EXPECT_EQ(SumOfCauses(third.stats), 100u);
+  }
+}
+
 TEST(EnginePrefixTest, AKeptPromptOutlivesOthersAndIsLetGoForWhoeverNeedsAllRoom) {
   EngineOptions options = PrefixOptions(16);
   options.cache.pin_limit_bytes = 8 * kFakeBlockBytes;
@@ -164,6 +185,23 @@ TEST(EnginePrefixTest, ClearingLetsIdleBlocksGo) {
   EXPECT_EQ(fake.engine->ClearCache(""), 5 * kFakeBlockBytes);
 
   EXPECT_EQ(Ask(*fake.engine, Asking(Prompt(70))).stats.prompt_tokens_found, 0u);
+}
+
+TEST(EnginePrefixTest, ClearingEndsWhatWasKeptForATime) {
+  EngineOptions options = PrefixOptions(16);
+  options.cache.pin_limit_bytes = 16 * kFakeBlockBytes;
+  const FakeEngine fake = MakeFakeEngine(options);
+  for (const char* const salt : {"a", "b"}) {
+    Request request = Asking(Prompt(64), 1);
+    request.cache_salt = salt;
+    request.keep_seconds = 3600;
+    Ask(*fake.engine, request);
+  }
+
+  EXPECT_EQ(fake.engine->ClearCache("a"), 4 * kFakeBlockBytes);
+
+  EXPECT_EQ(fake.engine->Stats().prefix.pinned_bytes, 4 * kFakeBlockBytes);
+  EXPECT_EQ(fake.engine->Stats().cache.free_blocks, 12u);
 }
 
 TEST(EnginePrefixTest, TheTenantWithTheFewestRunningGoesFirst) {
@@ -193,6 +231,60 @@ TEST(EnginePrefixTest, TheTenantWithTheFewestRunningGoesFirst) {
   for (TokenStream& stream : streams) Drain(stream);
 
   EXPECT_THAT(order, testing::ElementsAre(1, 3, 2));
+}
+
+TEST(EnginePrefixTest, AShortPromptWaitsForOneStepOfALongOne) {
+  Gate gate;
+  std::vector<size_t> passes;  // Sequences in each.
+  const FakeEngine fake = MakeFakeEngine(PrefixOptions(64), [&](FakeModel& model) {
+    model.on_forward = [&](const ForwardBatch& batch) {
+      passes.push_back(batch.sequences.size());
+      return gate.Pass();
+    };
+  });
+  TokenStream longer = fake.engine->Submit(Asking(Prompt(200), 1)).value();
+  gate.AwaitArrival();
+  TokenStream shorter = fake.engine->Submit(Asking(Prompt(5, 9), 1)).value();
+  gate.Open();
+
+  const Answer answer = Drain(shorter);
+  Drain(longer);
+
+  EXPECT_EQ(answer.tokens, FakeGreedyAnswer(Prompt(5, 9), 1));
+  EXPECT_THAT(passes, testing::ElementsAre(1, 2, 1, 1, 1, 1, 1));  // 32 rows, then 5 and 27, then 32 each.
+}
+
+TEST(EnginePrefixTest, HoweverManyLongPromptsATenantSendsTheShortOneOfAnotherWaitsAStep) {
+  Gate gate;
+  std::vector<std::vector<TokenId>> passes;  // The first token of each row of a prompt.
+  const FakeEngine fake = MakeFakeEngine(PrefixOptions(64), [&](FakeModel& model) {
+    model.on_forward = [&](const ForwardBatch& batch) {
+      passes.emplace_back();
+      for (const SequenceRows& rows : batch.sequences) passes.back().push_back(batch.tokens[rows.first_row]);
+      return gate.Pass();
+    };
+  });
+  std::vector<TokenStream> streams;
+  const auto submit = [&](TokenId token, size_t num_tokens, const char* tenant) {
+    Request request = Asking(std::vector<TokenId>(num_tokens, token), 1);
+    request.tenant = tenant;
+    streams.push_back(fake.engine->Submit(request).value());
+  };
+  submit(1, 100, "a");
+  gate.AwaitArrival();
+  for (const TokenId token : {2, 3, 4}) submit(token, 100, "a");
+  gate.LetOnePass();
+  gate.AwaitArrival();
+  submit(9, 5, "b");
+  gate.Open();
+  for (TokenStream& stream : streams) Drain(stream);
+
+  ASSERT_GT(passes.size(), 4u);
+  EXPECT_THAT(passes[0], testing::ElementsAre(1));
+  EXPECT_THAT(passes[1], testing::ElementsAre(2));
+  EXPECT_THAT(passes[2], testing::ElementsAre(9, 3));
+  EXPECT_THAT(passes[3], testing::ElementsAre(3));  // What was left over was not its turn.
+  EXPECT_THAT(passes[4], testing::ElementsAre(4));
 }
 
 // Random prompts with common beginnings, tenants, cancellations and too little memory: every answer is that of its

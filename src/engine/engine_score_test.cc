@@ -47,6 +47,29 @@ TEST(EngineScoreTest, ScoresAreTheLogarithmsOfTheProbabilities) {
   }
 }
 
+TEST(EngineScoreTest, BesideAStreamStepsAreAsShortAsThoseOfPrompts) {
+  EngineOptions options = FakeEngineOptions();
+  options.prefill_chunk = 100;
+  options.cache.budget_bytes = 64 * kFakeBlockBytes;
+  Gate gate;
+  std::vector<uint32_t> rows_of_score;
+  const FakeEngine fake = MakeFakeEngine(options, [&](FakeModel& model) {
+    model.on_forward = [&](const ForwardBatch& batch) {
+      if (batch.logit_rows.size() > 1) rows_of_score.push_back(batch.sequences[0].num_rows);
+      return gate.Pass();
+    };
+  });
+  auto scores = std::async(std::launch::async, [&] { return fake.engine->Score({.tokens = Prompt(256)}); });
+  gate.AwaitArrival();
+  TokenStream stream = fake.engine->Submit({.prompt = Prompt(5), .max_tokens = 100}).value();
+  gate.Open();
+  Drain(stream);
+
+  ASSERT_TRUE(scores.get().ok());
+
+  EXPECT_THAT(rows_of_score, testing::ElementsAre(100, 64, 64, 27));  // The budget's first guess is 64.
+}
+
 TEST(EngineScoreTest, ProgressIsToldAndMayCancel) {
   EngineOptions options = FakeEngineOptions();
   options.prefill_chunk = 10;

@@ -72,24 +72,27 @@ void Scheduler::Admit() {
   KVERN_CHECK(!is_stuck());  // A job that fits alone is never stuck.
 }
 
-std::deque<Job>::iterator Scheduler::NextWaiting() {
+Scheduler::Next Scheduler::NextWaiting() {
   std::map<std::string_view, uint64_t> num_running;  // By tenant.
   for (const Running& running : running_) num_running[running.group.front()->tenant()] += running.group.size();
-  auto next = waiting_.end();
+  Next next = {waiting_.end()};
   uint64_t fewest = std::numeric_limits<uint64_t>::max();
   for (auto job = waiting_.begin(); job != waiting_.end(); ++job) {
     const auto* group = std::get_if<SequenceGroup>(&*job);
     const auto found = num_running.find(group != nullptr ? group->front()->tenant() : std::string_view());
     const uint64_t count = found == num_running.end() ? 0 : found->second;
-    if (count >= fewest || (group != nullptr && group->front()->AwaitsAnother())) continue;
-    next = job;
+    if (count >= fewest) continue;
+    std::optional<PrefixMatch> match = PrefixMatch();
+    if (group != nullptr && num_running_ < max_sequences_) match = group->front()->MatchUnlessAwaiting();
+    if (!match.has_value()) continue;
+    next = {job, *std::move(match)};
     fewest = count;
   }
   return next;
 }
 
 bool Scheduler::AdmitNext() {
-  const auto next = NextWaiting();
+  const auto [next, match] = NextWaiting();
   if (next == waiting_.end()) return false;
   if (auto* score = std::get_if<std::shared_ptr<ScoreJob>>(&*next)) {
     if (!Counted().Fits(PrefixMatch(), (*score)->max_slots())) return false;
@@ -102,13 +105,13 @@ bool Scheduler::AdmitNext() {
   const bool is_extended = overcommits_ && group.size() == 1;
   const uint64_t promised_tokens = is_extended ? TokensToPromise(first) : 0;
   if (num_running_ + group.size() > max_sequences_ ||
-      !Counted().Fits(first.Match(), is_extended ? promised_tokens : first.max_slots(), group.size() - 1,
+      !Counted().Fits(match, is_extended ? promised_tokens : first.max_slots(), group.size() - 1,
                       first.prompt_tokens())) {
     return false;
   }
   num_running_ += group.size();
   first.Begin();
-  running_.push_back({std::move(group), next_order_++, promised_tokens, next_turn_++});
+  running_.push_back({std::move(group), next_order_++, promised_tokens, last_step_turn_});
   waiting_.erase(next);
   return true;
 }
@@ -121,7 +124,8 @@ bool Scheduler::ResumeFront() {
   Running& running = preempted_.front();
   Sequence& sequence = *running.group.front();
   const uint64_t promised_tokens = TokensToPromise(sequence);
-  if (!Counted().Fits(sequence.Match(), promised_tokens)) return false;
+  const std::optional<PrefixMatch> match = sequence.MatchUnlessAwaiting();
+  if (!match.has_value() || !Counted().Fits(*match, promised_tokens)) return false;
   running.promised_tokens = promised_tokens;
   sequence.Resume();
   const auto place = std::ranges::upper_bound(running_, running.order, {}, &Running::order);
@@ -172,7 +176,13 @@ std::vector<PlannedRows> Scheduler::Plan(uint64_t max_prefill_rows, uint64_t max
     }
     for (const auto& sequence : running.group) plan.push_back({sequence.get(), 1, {}});
   }
-  std::sort(prefills.begin(), prefills.end(), [](const Running* a, const Running* b) { return a->turn < b->turn; });
+  if (prefills.empty()) tenant_turns_.clear();
+  const auto turn_of = [this](const Running* running) {
+    const auto served = tenant_turns_.find(running->group.front()->tenant());
+    return std::pair(served == tenant_turns_.end() ? 0 : served->second, running->turn);
+  };
+  std::ranges::stable_sort(prefills, {}, turn_of);
+  last_step_turn_ = next_turn_++;
   uint64_t room = plan.empty() ? max_prefill_rows : max_rows_beside_streams;
   for (Running* running : prefills) {
     if (room == 0) break;
@@ -181,7 +191,8 @@ std::vector<PlannedRows> Scheduler::Plan(uint64_t max_prefill_rows, uint64_t max
     const uint64_t num_rows = std::min(room, num_pending);
     plan.push_back({sequence, static_cast<uint32_t>(num_rows), {}});
     room -= num_rows;
-    running->turn = next_turn_++;
+    // What the first one leaves over costs the others no turn.
+    if (running == prefills.front()) running->turn = tenant_turns_[sequence->tenant()] = next_turn_++;
     if (num_rows == num_pending) plan.back().followers = std::span(running->group).subspan(1);
   }
   return plan;
@@ -222,6 +233,10 @@ void Scheduler::Pin(Sequence& sequence, uint64_t now_us) {
 
 void Scheduler::ExpirePins(uint64_t now_us) {
   if (pins_.has_value()) pins_->Expire(now_us);
+}
+
+void Scheduler::EndForgottenPins() {
+  if (pins_.has_value()) pins_->EndForgotten();
 }
 
 std::shared_ptr<ScoreJob> Scheduler::TakeFrontScore() {

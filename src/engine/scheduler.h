@@ -16,9 +16,11 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -55,7 +57,9 @@ class Scheduler {
 
   // The rows of the next step: the one pending token of each decoding sequence, those of a group next to each other;
   // then up to `max_prefill_rows` pending tokens of the others, or up to `max_rows_beside_streams` where some decode.
-  // They take turns, so that a long prompt delays a short one by a step. Empty when nothing runs.
+  // Tenants take turns, and so do the prompts of each; one that has just come goes before those of the last step. So a
+  // long prompt delays a short one by a step, and however many of them a tenant sends, no more than that the short one
+  // of another. Empty when nothing runs.
   std::vector<PlannedRows> Plan(uint64_t max_prefill_rows, uint64_t max_rows_beside_streams);
   // The scoring job whose turn it is, or nullptr.
   ScoreJob* FrontScore() { return scores_.empty() ? nullptr : scores_.front().get(); }
@@ -67,6 +71,8 @@ class Scheduler {
   void Pin(Sequence& sequence, uint64_t now_us);
   // Ends the pins whose time has come.
   void ExpirePins(uint64_t now_us);
+  // Ends the pins of what was cleared from the cache.
+  void EndForgottenPins();
   uint64_t pinned_bytes() const { return pins_.has_value() ? pins_->num_bytes() : 0; }
   uint64_t num_refused_pins() const { return num_refused_pins_; }
   // Takes the front scoring job out.
@@ -100,14 +106,19 @@ class Scheduler {
     SequenceGroup group;
     uint64_t order;            // Of admission.
     uint64_t promised_tokens;  // That it has room for; 0: its longest course.
-    uint64_t turn;             // Prefills are served in ascending order.
+    uint64_t turn;             // Prefills of a tenant are served in ascending order.
   };
 
   // What runs, as admission sees it.
   Admission Counted() const;
   // Admits the next job; false where there is none, or no room for it.
   bool AdmitNext();
-  std::deque<Job>::iterator NextWaiting();
+  // The job whose turn it is, with what it would begin with; end() where there is none.
+  struct Next {
+    std::deque<Job>::iterator job;
+    PrefixMatch match = {};
+  };
+  Next NextWaiting();
   bool ResumeFront();
   // Promises running_[i] the blocks of all its tokens; false where that preempted it.
   bool Extend(size_t i);
@@ -123,7 +134,8 @@ class Scheduler {
   std::optional<PrefixPins> pins_;  // Where prefixes are kept.
   const uint32_t max_sequences_;
   const bool overcommits_;
-  uint64_t next_turn_ = 0;
+  uint64_t next_turn_ = 1, last_step_turn_ = 0;  // Those served in the last step have a later turn than the latter.
+  std::map<std::string, uint64_t, std::less<>> tenant_turns_;  // Of those served lately: ascending, too.
   std::deque<Job> waiting_;
   uint64_t next_order_ = 0;
   uint64_t num_preemptions_ = 0;

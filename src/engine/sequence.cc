@@ -49,7 +49,7 @@ Sequence::Sequence(const Context& context, Request request, std::shared_ptr<Toke
 
 void Sequence::MakeChain() {
   if (has_chain_) return;
-  chain_ = prefix_->NewChain(salt_);
+  chain_ = prefix_->NewChain(salt_, tenant_);
   has_chain_ = true;
 }
 
@@ -59,12 +59,20 @@ PrefixMatch Sequence::Match() {
   return prefix_->Match(tokens_, tokens_.size() - 1, chain_);
 }
 
-bool Sequence::AwaitsAnother() {
-  if (prefix_ == nullptr) return false;
-  if (awaited_from_.has_value() && prefix_->ComputedBy({.num_tokens = *awaited_from_}, chain_)) return true;
-  const PrefixMatch match = Match();
-  awaited_from_ = prefix_->ComputedBy(match, chain_) ? std::optional(match.num_tokens) : std::nullopt;
-  return awaited_from_.has_value();
+PrefixMatch Sequence::MatchWithRoom() {
+  MakeChain();
+  return prefix_->MatchWithRoom(tokens_, tokens_.size() - 1, chain_, cache_);
+}
+
+std::optional<PrefixMatch> Sequence::MatchUnlessAwaiting() {
+  if (prefix_ == nullptr) return PrefixMatch();
+  if (awaited_from_.has_value() && prefix_->ComputedBy({.num_tokens = *awaited_from_}, chain_)) return std::nullopt;
+  PrefixMatch match = MatchWithRoom();
+  awaited_from_.reset();
+  if (match.num_tokens < num_spilled()) return PrefixMatch();
+  if (!prefix_->ComputedBy(match, chain_)) return match;
+  awaited_from_ = match.num_tokens;
+  return std::nullopt;
 }
 
 void Sequence::Begin() {
@@ -97,19 +105,24 @@ void Sequence::Audit(const PrefixMatch& match) {
 void Sequence::ForkPrompt(const Sequence& other) {
   // Admission saw to the room.
   KVERN_CHECK((prefix_ != nullptr ? prefix_->Fork(other.cache_, cache_) : cache_.Fork(other.cache_)).ok());
-  OnPromptFound(other);
+  JoinPrompt(other);
 }
 
 void Sequence::TakeOverPrompt(Sequence& other) {
   cache_.TakeOver(other.cache_);
-  OnPromptFound(other);
-  if (prefix_ == nullptr) return;
+  JoinPrompt(other);
+  if (prefix_ == nullptr) {
+    stats_.prompt_tokens_first_time = stats_.prompt_tokens - stats_.prompt_tokens_found;
+    return;
+  }
+  const PrefixMatch match = {.num_tokens = cache_.num_tokens()};
+  Audit(match);
   prefix_->EndCompute(other.id());
-  prefix_->BeginCompute({.num_tokens = cache_.num_tokens()}, chain_, id());
+  prefix_->BeginCompute(match, chain_, id());
 }
 
-// Its prompt began when that of `other` did.
-void Sequence::OnPromptFound(const Sequence& other) {
+// Its prompt began when that of `other` did, whose tokens it has.
+void Sequence::JoinPrompt(const Sequence& other) {
   stats_.prompt_tokens_reused = stats_.prompt_tokens_found = cache_.num_tokens();
   chain_ = other.chain_;
   has_chain_ = other.has_chain_;
@@ -120,26 +133,40 @@ void Sequence::OnPromptFound(const Sequence& other) {
 void Sequence::Preempt() {
   ++stats_.num_preemptions;
   if (prefix_ != nullptr) prefix_->EndCompute(id());
-  const uint64_t num_computed_before = num_computed();
-  if (spill_ != nullptr && spill_->MoveOut(cache_).ok()) {
-    chain_.SetPublished(0);
-    return;
-  }
-  num_lost_ += num_computed_before;  // Until it is found again.
+  num_lost_ += num_computed();  // Until it is found again.
+  if (spill_ != nullptr) (void)spill_->CopyOut(cache_);
   GiveBlocksBack();
 }
 
 void Sequence::Resume() {
-  if (spill_ != nullptr && spill_->num_bytes() > 0) {
-    const uint64_t num_kept = spill_->num_tokens();
-    if (prefix_ != nullptr) prefix_->MakeRoom(cache_.NumMissing(num_kept));
-    if (!spill_->MoveIn(cache_).ok()) num_lost_ += num_kept;
-    return;
+  const uint64_t num_cached = prefix_ != nullptr ? MatchWithRoom().num_tokens : 0;
+  if (num_spilled() > num_cached) {
+    if (prefix_ != nullptr) prefix_->MakeRoom(spill_->num_blocks());
+    const bool is_back = spill_->MoveIn(cache_).ok();  // Else it goes on with what is cached.
+    if (is_back && prefix_ != nullptr) prefix_->PublishRestored(tokens_, chain_, cache_);
+  } else if (spill_ != nullptr) {
+    spill_->Drop();
   }
-  if (prefix_ == nullptr) return;
-  const PrefixMatch match = prefix_->Acquire(tokens_, tokens_.size() - 1, chain_, cache_);
-  num_lost_ -= std::min(num_lost_, match.num_tokens);
-  prefix_->BeginCompute(match, chain_, id());
+  if (prefix_ != nullptr) {
+    if (cache_.num_tokens() == 0) prefix_->Reacquire(tokens_, tokens_.size() - 1, chain_, cache_);
+    CountFound(cache_.num_tokens());
+    prefix_->BeginCompute({.num_tokens = cache_.num_tokens()}, chain_, id());
+  }
+  num_lost_ -= std::min(num_lost_, cache_.num_tokens());
+}
+
+// Others have computed more of the prompt, up to `num_tokens`, while this sequence was preempted: what it would have
+// computed is now found.
+void Sequence::CountFound(uint64_t num_tokens) {
+  const uint64_t begin = stats_.prompt_tokens_found + stats_.prompt_tokens_computed;
+  if (is_prefilled_ || num_tokens <= begin) return;
+  // The tokens of a prompt that were evicted come before those that never were there.
+  uint64_t& rest =
+      stats_.prompt_tokens_first_time > 0 ? stats_.prompt_tokens_first_time : stats_.prompt_tokens_diverged;
+  const uint64_t of_rest = num_tokens - std::clamp(stats_.prompt_tokens - rest, begin, num_tokens);
+  rest -= of_rest;
+  stats_.prompt_tokens_evicted -= num_tokens - begin - of_rest;
+  stats_.prompt_tokens_reused = stats_.prompt_tokens_found += num_tokens - begin;
 }
 
 void Sequence::GiveBlocksBack() {

@@ -63,8 +63,9 @@ class Sequence {
 
   // What the cache holds of its tokens but the last; of nothing where nothing is shared. Valid until blocks move.
   PrefixMatch Match();
-  // Whether another sequence is computing what comes after that: waiting for it costs less than computing it again.
-  bool AwaitsAnother();
+  // What Begin or Resume would take of that, if it came next. nullopt where another sequence is computing what comes
+  // after it: waiting for that one costs less than computing it again.
+  std::optional<PrefixMatch> MatchUnlessAwaiting();
   // It is admitted: its table begins with what the cache holds.
   void Begin();
   // `other` has the same prompt and has computed it: this sequence, which has none, goes on from there.
@@ -72,7 +73,7 @@ class Sequence {
   // `other` has the same prompt and ends before it is computed: this sequence, which has none, takes over what is.
   void TakeOverPrompt(Sequence& other);
 
-  // Gives its blocks back. Their bytes go to the store, or stay in the cache as long as there is room for them.
+  // Gives its blocks back. Their bytes go to the store, and stay in the cache as long as there is room for them.
   void Preempt();
   // Takes blocks again, for which there must be room, with their bytes. What was lost of these is computed again.
   void Resume();
@@ -99,9 +100,12 @@ class Sequence {
  private:
   uint64_t id() const { return reinterpret_cast<uintptr_t>(this); }  // Among the living ones.
   void MakeChain();
+  PrefixMatch MatchWithRoom();                                                           // As PrefixCache does.
+  uint64_t num_spilled() const { return spill_ != nullptr ? spill_->num_tokens() : 0; }  // Tokens in the store.
   void GiveBlocksBack();
   void Audit(const PrefixMatch& match);
-  void OnPromptFound(const Sequence& other);
+  void JoinPrompt(const Sequence& other);
+  void CountFound(uint64_t num_tokens);
   void Accept(TokenId token);
   void Emit(TokenId token, std::string text);
 

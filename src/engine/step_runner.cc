@@ -19,12 +19,11 @@ uint64_t Share(uint64_t value, uint64_t part, uint64_t whole) {
 }  // namespace
 
 StepRunner::StepRunner(Model& model, KvCache& cache, PrefixCache* prefix, const KernelTable& kernels,
-                       ThreadPool* workers, uint32_t prefill_chunk, bool is_cached)
+                       ThreadPool* workers, bool is_cached)
     : model_(model),
       prefix_(prefix),
       kernels_(kernels),
       workers_(workers),
-      prefill_chunk_(prefill_chunk),
       is_cached_(is_cached),
       vocab_size_(model.config().vocab_size),
       batch_(cache) {}
@@ -93,9 +92,9 @@ void StepRunner::DrawAll() {
   for (const Draw& drawn : draws_) drawn.sequence->OnDrawn(drawn.token);
 }
 
-Status StepRunner::RunScore(ScoreJob& job) {
+Status StepRunner::RunScore(ScoreJob& job, uint64_t max_rows) {
   const uint64_t max_scored = std::max<uint64_t>(1, kScoreLogitBytes / (vocab_size_ * sizeof(float)));
-  uint64_t count = std::min(prefill_chunk_, job.num_pending());
+  uint64_t count = std::min(max_rows, job.num_pending());
   const uint64_t num_unscored = job.NumUnscored(count);
   count = std::min(count, num_unscored + max_scored);
   const uint64_t num_scored = count - num_unscored;

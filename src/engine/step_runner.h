@@ -21,13 +21,13 @@ class StepRunner {
   // it.
   // prefix: may be null; gives room that idle blocks take.
   StepRunner(Model& model, KvCache& cache, PrefixCache* prefix, const KernelTable& kernels, ThreadPool* workers,
-             uint32_t prefill_chunk, bool is_cached);
+             bool is_cached);
 
   // Computes the planned rows and draws the next tokens. Where the pass fails, every sequence of the plan finishes with
   // its status.
   void RunSequences(std::span<const PlannedRows> plan);
-  // Computes the next rows of `job`; not ok ends it.
-  Status RunScore(ScoreJob& job);
+  // Computes the next rows of `job`, at most `max_rows`; not ok ends it.
+  Status RunScore(ScoreJob& job, uint64_t max_rows);
 
   // Of all steps so far.
   uint64_t num_steps() const { return num_steps_; }
@@ -59,7 +59,6 @@ class StepRunner {
   PrefixCache* const prefix_;
   const KernelTable& kernels_;
   ThreadPool* workers_;
-  const uint64_t prefill_chunk_;
   const bool is_cached_;
   const uint64_t vocab_size_;
   BatchBuilder batch_;

@@ -73,6 +73,39 @@ TEST(AdmissionTest, ASharedPromptCountsOnce) {
   EXPECT_EQ(world.cache->Stats().free_blocks + world.cache->Stats().idle_blocks, 0u);
 }
 
+// All blocks but the one that would be copied are taken, so it cannot be. Without that part, a row after the whole
+// blocks sees one that the window has lost: nothing is reused, and what others hold saves nothing.
+TEST(AdmissionTest, WhatCannotBeCopiedIsNotCounted) {
+  World world({.windows = {0, 40}, .num_blocks = 15, .max_step_tokens = 16});
+  RunOnce(world, Range(0, 72));  // Four blocks and the half of a fifth.
+  Runner holder(world, Range(0, 64) + Range(300, 16), "", /*max_tokens=*/80);
+  ASSERT_EQ(holder.Acquire().num_tokens, 64u);
+  holder.ComputeTo(80, 16);  // Block 1 is behind its window.
+  const Tokens prompt = Range(0, 72) + Range(400, 4);
+  {
+    Runner toucher(world, prompt);
+    ASSERT_EQ(toucher.Acquire().num_tokens, 72u);
+    toucher.sequence.Release();  // The half block was used last.
+  }
+  Runner filler(world, Range(1000, 144), "", /*max_tokens=*/144);
+  filler.ComputeTo(144, 16);
+  ASSERT_TRUE(world.prefix->MakeRoom(1, world.cache->pool(1).total_blocks() - world.cache->pool(1).Stats().full_blocks -
+                                            world.cache->pool(1).Stats().filling_blocks - 1));
+  ASSERT_EQ(world.prefix->AvailableBlocks()[0], 1u);
+  Admission admission(*world.cache, {});
+  admission.Count(holder.sequence, 80);
+  admission.Count(filler.sequence, 144);
+
+  Runner next(world, prompt, "", /*max_tokens=*/76);
+  const PrefixMatch match = world.prefix->MatchWithRoom(prompt, 75, next.chain, next.sequence);
+
+  EXPECT_EQ(MatchOf(world, prompt).num_tokens, 72u);
+  EXPECT_TRUE(admission.Fits(MatchOf(world, prompt), 76));
+  EXPECT_EQ(match.num_tokens, 0u);
+  EXPECT_FALSE(admission.Fits(match, 76));
+  EXPECT_EQ(next.Acquire().num_tokens, match.num_tokens);
+}
+
 TEST(AdmissionTest, WhatASequenceMayStillLeaseIsKeptForIt) {
   World world({.num_blocks = 6});
   Runner first(world, Range(0, 64), "", kMaxTokens);

@@ -34,6 +34,13 @@ struct BlockKeyHash {
   }
 };
 
+// Whose a block is, as PrefixCache numbers them.
+struct BlockOwner {
+  uint32_t salt = 0;    // Whoever has it may use the block
+  uint32_t client = 0;  // that this one has computed.
+  bool operator==(const BlockOwner&) const = default;
+};
+
 // Rotary embedding of a layer group, overrides applied.
 struct RopeKeyFields {
   uint32_t dim = 0;

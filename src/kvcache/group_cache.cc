@@ -16,18 +16,18 @@ GroupCache::GroupCache(BlockPool& pool, bool sees_all, std::unique_ptr<EvictionP
 }
 
 GroupCache::~GroupCache() {
-  Clear(nullptr);
+  Clear(std::nullopt);
   pool_.SetIdleObserver(nullptr);
 }
 
 bool GroupCache::Publish(BlockIndex block, const BlockKey& key, const BlockKey& parent, std::span<const TokenId> tokens,
-                         uint32_t tenant) {
+                         const BlockOwner& owner) {
   KVERN_CHECK(pool_.state(block) == BlockState::kFull);
   if (index_.Has(block)) return false;
   if (const auto same = index_.FindBeginning(parent, tokens); same.has_value() && same->num_tokens == tokens.size()) {
     return false;
   }
-  if (!index_.Insert(block, key, parent, tokens, tenant)) return false;
+  if (!index_.Insert(block, key, parent, tokens, owner)) return false;
   pool_.Keep(block);
   if (ghosts_.Has(key)) {
     index_.entry(block).num_hits = 1;
@@ -76,10 +76,10 @@ void GroupCache::Forget(BlockIndex block) {
   pool_.state(block) == BlockState::kIdle ? pool_.Evict(block) : pool_.StopKeeping(block);
 }
 
-uint64_t GroupCache::Clear(const uint32_t* tenant) {
+uint64_t GroupCache::Clear(std::optional<uint32_t> salt) {
   uint64_t num_freed = 0;
   for (BlockIndex block = 0; block < pool_.total_blocks(); ++block) {
-    if (!index_.Has(block) || (tenant != nullptr && index_.entry(block).tenant != *tenant)) continue;
+    if (!index_.Has(block) || (salt.has_value() && index_.entry(block).owner.salt != *salt)) continue;
     if (pool_.state(block) == BlockState::kIdle) ++num_freed;
     Forget(block);
   }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,13 +27,13 @@ class GroupCache final : public IdleObserver {
   // Enters `block` (full) with its first tokens. False where that adds nothing: the same tokens, or more after the same
   // ones, are there already. The end of a sequence that `block` goes on from leaves the index where it is idle.
   bool Publish(BlockIndex block, const BlockKey& key, const BlockKey& parent, std::span<const TokenId> tokens,
-               uint32_t tenant);
+               const BlockOwner& owner);
   // A sequence begins with `block`.
   void CountHit(BlockIndex block) { ++index_.entry(block).num_hits; }
   // Evicts idle blocks until `num_free` blocks of the pool are free or none is idle. Returns how many are free then.
   uint64_t MakeRoom(uint64_t num_free);
-  // Takes the blocks of `tenant`, or of all, out of the index: idle ones become free. Returns how many those are.
-  uint64_t Clear(const uint32_t* tenant);
+  // Takes the blocks of one salt, or of all, out of the index: idle ones become free. Returns how many those are.
+  uint64_t Clear(std::optional<uint32_t> salt);
 
   // While true, blocks that become idle are behind the window of their sequence.
   void SetDropping(bool is_dropping) { is_dropping_ = is_dropping; }

@@ -15,8 +15,8 @@ class KeyChain {
  public:
   KeyChain() = default;  // Of nothing: only to be assigned to.
   // `roots`: one for each layer group.
-  KeyChain(std::vector<BlockKey> roots, uint32_t tenant, uint32_t block_size)
-      : roots_(std::move(roots)), keys_(roots_.size()), tenant_(tenant), block_size_(block_size) {}
+  KeyChain(std::vector<BlockKey> roots, BlockOwner owner, uint32_t block_size)
+      : roots_(std::move(roots)), keys_(roots_.size()), owner_(owner), block_size_(block_size) {}
 
   // Keys for the whole blocks of `tokens`, of which those it has been given before have not changed.
   void Extend(std::span<const TokenId> tokens) {
@@ -36,7 +36,7 @@ class KeyChain {
   const BlockKey& key(size_t group, size_t i) const { return keys_[group][i]; }
   // Of block `i`: the key of the block before it.
   const BlockKey& parent(size_t group, size_t i) const { return i == 0 ? roots_[group] : keys_[group][i - 1]; }
-  uint32_t tenant() const { return tenant_; }
+  const BlockOwner& owner() const { return owner_; }
 
   // Leading blocks that need not be published: they are, or came from there.
   uint64_t num_published() const { return num_published_; }
@@ -45,7 +45,7 @@ class KeyChain {
  private:
   std::vector<BlockKey> roots_;
   std::vector<std::vector<BlockKey>> keys_;
-  uint32_t tenant_ = 0;
+  BlockOwner owner_;
   uint32_t block_size_ = 1;
   uint64_t num_published_ = 0;
 };

@@ -71,12 +71,6 @@ Result<std::unique_ptr<KvCache>> KvCache::Create(KvCacheSpec spec, MemoryAllocat
   return cache;
 }
 
-BlockCounts KvCache::FreeBlocks() const {
-  BlockCounts blocks = {};
-  for (size_t g = 0; g < pools_.size(); ++g) blocks[g] = pools_[g]->free_blocks();
-  return blocks;
-}
-
 CacheStats KvCache::Stats() const {
   CacheStats sum = pools_[0]->Stats();
   for (size_t g = 1; g < pools_.size(); ++g) {

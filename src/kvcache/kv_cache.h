@@ -55,7 +55,6 @@ class KvCache {
   const KvCacheSpec& spec() const { return spec_; }
   size_t num_groups() const { return pools_.size(); }
   BlockPool& pool(size_t group) { return *pools_[group]; }
-  BlockCounts FreeBlocks() const;
   CacheStats Stats() const;
   // A number that no block of this cache has had in a BlockStore.
   uint64_t NextStoreId() { return next_store_id_++; }

@@ -23,7 +23,7 @@ Result<std::unique_ptr<PrefixCache>> PrefixCache::Create(KvCache& cache, KeyFiel
   return prefix;
 }
 
-KeyChain PrefixCache::NewChain(std::string_view salt) {
+KeyChain PrefixCache::NewChain(std::string_view salt, std::string_view client) {
   auto tenant = tenants_.find(salt);
   if (tenant == tenants_.end()) {
     Tenant added = {.number = static_cast<uint32_t>(tenants_.size()), .roots = {}};
@@ -31,7 +31,9 @@ KeyChain PrefixCache::NewChain(std::string_view salt) {
     tenant = tenants_.emplace(salt, std::move(added)).first;
     uses_.emplace_back();
   }
-  return KeyChain(tenant->second.roots, tenant->second.number, fields_.block_size);
+  auto known = clients_.find(client);
+  if (known == clients_.end()) known = clients_.emplace(client, static_cast<uint32_t>(clients_.size())).first;
+  return KeyChain(tenant->second.roots, {tenant->second.number, known->second}, fields_.block_size);
 }
 
 PrefixMatch PrefixCache::Match(std::span<const TokenId> tokens, uint64_t max_tokens, KeyChain& chain) const {
@@ -39,33 +41,45 @@ PrefixMatch PrefixCache::Match(std::span<const TokenId> tokens, uint64_t max_tok
   return Matcher(*this, tokens, chain).Find(placement_.reuses_blocks() ? max_tokens : 0);
 }
 
-PrefixMatch PrefixCache::Acquire(std::span<const TokenId> tokens, uint64_t max_tokens, KeyChain& chain,
-                                 SequenceCache& sequence) {
-  KVERN_CHECK(sequence.num_tokens() == 0);
-  ++counters_.lookups;
-  counters_.lookup_tokens += max_tokens;
-  uses_[chain.tenant()].lookup_tokens += max_tokens;
-  const bool shares = placement_.shares_blocks();
+PrefixMatch PrefixCache::MatchWithRoom(std::span<const TokenId> tokens, uint64_t max_tokens, KeyChain& chain,
+                                       const SequenceCache& sequence) const {
   for (;;) {
     PrefixMatch match = Match(tokens, max_tokens, chain);
-    if (match.num_tokens == 0) return match;
     // What was found must not make room for its own copy.
-    std::vector<BlockLease> held;
-    for (size_t g = 0; g < groups_.size(); ++g) held.push_back(cache_.pool(g).Share(match.blocks[g]));
-    if (MakeRoom(NumCopied(match.num_tokens, sequence)) && sequence.Adopt(match.blocks, match.num_tokens).ok()) {
-      for (size_t g = 0; g < groups_.size(); ++g) {
-        for (const BlockIndex block : match.blocks[g]) {
-          if (block != kNoBlock) groups_[g]->CountHit(block);
-        }
-      }
-      chain.SetPublished(match.num_tokens / block_size());
-      counters_.hit_tokens += match.num_tokens;
-      uses_[chain.tenant()].hit_tokens += match.num_tokens;
-      counters_.copied_tokens += shares ? match.num_partial_tokens : match.num_tokens;
-      return match;
-    }
-    max_tokens = shares ? match.num_tokens - match.num_partial_tokens : 0;
+    const BlockCounts needed = Sum(match.num_idle, NumCopied(match.num_tokens, sequence));
+    if (match.num_tokens == 0 || FitsInto(needed, AvailableBlocks())) return match;
+    max_tokens = placement_.shares_blocks() ? match.num_tokens - match.num_partial_tokens : 0;
   }
+}
+
+PrefixMatch PrefixCache::Reacquire(std::span<const TokenId> tokens, uint64_t max_tokens, KeyChain& chain,
+                                   SequenceCache& sequence) {
+  KVERN_CHECK(sequence.num_tokens() == 0);
+  PrefixMatch match = MatchWithRoom(tokens, max_tokens, chain, sequence);
+  if (match.num_tokens == 0) return match;
+  std::vector<BlockLease> held;
+  for (size_t g = 0; g < groups_.size(); ++g) held.push_back(cache_.pool(g).Share(match.blocks[g]));
+  KVERN_CHECK(MakeRoom(NumCopied(match.num_tokens, sequence)));
+  KVERN_CHECK(sequence.Adopt(match.blocks, match.num_tokens).ok());
+  chain.SetPublished(match.num_tokens / block_size());
+  return match;
+}
+
+PrefixMatch PrefixCache::Acquire(std::span<const TokenId> tokens, uint64_t max_tokens, KeyChain& chain,
+                                 SequenceCache& sequence) {
+  PrefixMatch match = Reacquire(tokens, max_tokens, chain, sequence);
+  for (size_t g = 0; g < match.blocks.size(); ++g) {
+    for (const BlockIndex block : match.blocks[g]) {
+      if (block != kNoBlock) groups_[g]->CountHit(block);
+    }
+  }
+  ++counters_.lookups;
+  counters_.lookup_tokens += max_tokens;
+  counters_.hit_tokens += match.num_tokens;
+  counters_.copied_tokens += placement_.shares_blocks() ? match.num_partial_tokens : match.num_tokens;
+  uses_[chain.owner().salt].lookup_tokens += max_tokens;
+  uses_[chain.owner().salt].hit_tokens += match.num_tokens;
+  return match;
 }
 
 BlockCounts PrefixCache::NumCopied(uint64_t num_tokens, const SequenceCache& sequence) const {
@@ -97,6 +111,12 @@ void PrefixCache::Finish(std::span<const TokenId> tokens, KeyChain& chain, Seque
   chain.SetPublished(0);
 }
 
+void PrefixCache::PublishRestored(std::span<const TokenId> tokens, KeyChain& chain, SequenceCache& sequence) {
+  const PrefixCounters counters = counters_;
+  Publish(tokens, chain, sequence);
+  counters_ = counters;
+}
+
 void PrefixCache::Publish(std::span<const TokenId> tokens, KeyChain& chain, SequenceCache& sequence) {
   const uint64_t end = sequence.num_tokens() / block_size();
   KVERN_CHECK(tokens.size() >= sequence.num_tokens());
@@ -106,7 +126,7 @@ void PrefixCache::Publish(std::span<const TokenId> tokens, KeyChain& chain, Sequ
       const BlockIndex block = sequence.table(g).blocks()[i];
       if (block == kNoBlock || groups_[g]->index().Has(block)) continue;
       const bool is_new = groups_[g]->Publish(block, chain.key(g, i), chain.parent(g, i),
-                                              tokens.subspan(i * block_size(), block_size()), chain.tenant());
+                                              tokens.subspan(i * block_size(), block_size()), chain.owner());
       ++(is_new ? counters_.published : counters_.duplicates);
     }
     in_flight_.End(chain.key(0, i));
@@ -122,7 +142,7 @@ void PrefixCache::PublishEnd(std::span<const TokenId> tokens, const KeyChain& ch
     const BlockIndex block = sequence.table(g).blocks()[i];
     cache_.pool(g).MarkFull(block);  // Nothing more is written to it.
     const BlockKey& parent = chain.parent(g, i);
-    groups_[g]->Publish(block, ChainKey(parent, end), parent, end, chain.tenant());
+    groups_[g]->Publish(block, ChainKey(parent, end), parent, end, chain.owner());
   }
 }
 
@@ -157,11 +177,11 @@ std::optional<uint64_t> PrefixCache::ComputedBy(const PrefixMatch& match, const 
 }
 
 uint64_t PrefixCache::Clear(std::optional<std::string_view> salt) {
-  const uint32_t* number = nullptr;
+  std::optional<uint32_t> number;
   if (salt.has_value()) {
     const auto tenant = tenants_.find(*salt);
     if (tenant == tenants_.end()) return 0;
-    number = &tenant->second.number;
+    number = tenant->second.number;
   }
   uint64_t num_bytes = 0;
   for (const auto& group : groups_) num_bytes += group->Clear(number) * group->pool().layout().block_bytes();
@@ -180,7 +200,7 @@ std::vector<TenantHolding> PrefixCache::Holdings() const {
     for (BlockIndex block = 0; block < pool.total_blocks(); ++block) {
       if (!groups_[g]->index().Has(block)) continue;
       const PrefixIndex::Entry& entry = groups_[g]->index().entry(block);
-      TenantHolding& holding = holdings[entry.tenant];
+      TenantHolding& holding = holdings[entry.owner.salt];
       ++holding.blocks;
       if (pool.state(block) == BlockState::kIdle) ++holding.idle_blocks;
       holding.bytes += pool.layout().block_bytes();

@@ -36,7 +36,7 @@ struct PrefixMatch {
   uint64_t num_partial_tokens = 0;
   // For each layer group a block table of num_tokens tokens, as BlockTable::Adopt wants it.
   std::vector<std::vector<BlockIndex>> blocks = {};
-  BlockCounts num_idle = {};    // Whole blocks that nobody leases now: a hit takes them out of AvailableBlocks.
+  BlockCounts num_idle = {};    // Blocks that nobody leases now, the one to copy too: not room for anything else.
   BlockCounts num_leased = {};  // Whole blocks that others lease: a hit costs no memory.
 };
 
@@ -66,16 +66,22 @@ class PrefixCache {
   // policy.
   static Result<std::unique_ptr<PrefixCache>> Create(KvCache& cache, KeyFields fields, std::string_view policy);
 
-  // Keys for one sequence. Sequences of different salts share nothing.
-  KeyChain NewChain(std::string_view salt);
+  // Keys for one sequence. Sequences of different salts share nothing; of one salt but different clients, they share
+  // blocks and are not told of each other's tokens.
+  KeyChain NewChain(std::string_view salt, std::string_view client = {});
 
   // The longest cached beginning of `tokens`, at most `max_tokens`: one less than a prompt has, whose last token gives
   // the logits. Changes nothing but `chain`, which gets the keys of `tokens`. Valid until anything is leased, published
   // or evicted.
   PrefixMatch Match(std::span<const TokenId> tokens, uint64_t max_tokens, KeyChain& chain) const;
-  // Matches, and lets `sequence`, which must be empty, begin with what was found. Makes room for what is copied; where
-  // that is impossible less is reused. Returns what was, num_tokens = sequence.num_tokens().
+  // What Acquire would give now: a shorter one where there is no room for what has to be copied.
+  PrefixMatch MatchWithRoom(std::span<const TokenId> tokens, uint64_t max_tokens, KeyChain& chain,
+                            const SequenceCache& sequence) const;
+  // Lets `sequence`, which must be empty, begin with the match for which there is room; makes that room. Returns it,
+  // num_tokens = sequence.num_tokens().
   PrefixMatch Acquire(std::span<const TokenId> tokens, uint64_t max_tokens, KeyChain& chain, SequenceCache& sequence);
+  // The same for a sequence that was preempted: what it finds of itself counts as neither lookup nor hit.
+  PrefixMatch Reacquire(std::span<const TokenId> tokens, uint64_t max_tokens, KeyChain& chain, SequenceCache& sequence);
   // In place of SequenceCache::Fork: makes room for what is copied. The chain is copied by the caller.
   Status Fork(const SequenceCache& from, SequenceCache& to);
   // Why the tokens of a prompt after `match` must be computed. Before any of them is.
@@ -83,6 +89,8 @@ class PrefixCache {
 
   // In place of SequenceCache::Commit: `count` more of `tokens` have been computed.
   void Commit(std::span<const TokenId> tokens, uint64_t count, KeyChain& chain, SequenceCache& sequence);
+  // `sequence` has its blocks back from a second memory: they can be found again. Counts as nothing computed.
+  void PublishRestored(std::span<const TokenId> tokens, KeyChain& chain, SequenceCache& sequence);
   // In place of SequenceCache::Release at the end of a sequence, or where it is preempted: what it holds stays in the
   // cache, its last tokens too, which do not fill a block.
   void Finish(std::span<const TokenId> tokens, KeyChain& chain, SequenceCache& sequence);
@@ -114,7 +122,7 @@ class PrefixCache {
 
   class Matcher;
   struct Tenant {
-    uint32_t number;  // From 0, in the order in which they came.
+    uint32_t number;  // As BlockOwner::salt: from 0, in the order in which they came.
     std::vector<BlockKey> roots;
   };
   void Publish(std::span<const TokenId> tokens, KeyChain& chain, SequenceCache& sequence);
@@ -132,7 +140,8 @@ class PrefixCache {
   struct TenantUse {
     uint64_t lookup_tokens = 0, hit_tokens = 0;
   };
-  std::vector<TenantUse> uses_;  // By the number of the tenant.
+  std::vector<TenantUse> uses_;                           // By the number of the tenant.
+  std::map<std::string, uint32_t, std::less<>> clients_;  // As BlockOwner::client.
   InFlight in_flight_;
   PrefixCounters counters_;
 };

@@ -39,8 +39,9 @@ PrefixAudit PrefixCache::Explain(std::span<const TokenId> prompt, const PrefixMa
     const auto sibling = groups_[g]->index().FindDivergence(chain.parent(g, block), rest);
     if (!sibling.has_value() || begin + sibling->num_tokens != known_end) continue;
     const PrefixIndex::Entry& entry = groups_[g]->index().entry(sibling->block);
-    KVERN_CHECK(entry.tenant == chain.tenant());  // No key of a tenant is one of another.
-    audit.divergence = {.position = known_end, .block_begin = begin, .tokens = entry.tokens};
+    KVERN_CHECK(entry.owner.salt == chain.owner().salt);  // No key of a salt is one of another.
+    audit.divergence = {.position = known_end, .block_begin = begin};
+    if (entry.owner == chain.owner()) audit.divergence->tokens = entry.tokens;
     break;
   }
   (audit.divergence.has_value() ? audit.diverged : audit.first_time) = prompt.size() - known_end;

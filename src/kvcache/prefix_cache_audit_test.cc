@@ -49,6 +49,30 @@ TEST(PrefixCacheAuditTest, ADivergenceSaysWhereAndFromWhat) {
   EXPECT_FALSE(Explain(world, Range(0, 21) + Range(300, 30), "b").divergence.has_value());  // Not of this tenant.
 }
 
+TEST(PrefixCacheAuditTest, WhoeverSharesASaltIsNotShownTheTokensOfOthers) {
+  World world;
+  {
+    Runner first(world, Range(0, 48));
+    first.chain = world.prefix->NewChain("group", "alice");
+    first.Compute();
+    first.Finish();
+  }
+  const Tokens prompt = Range(0, 21) + Range(300, 30);
+  const auto explain = [&](std::string_view client) {
+    KeyChain chain = world.prefix->NewChain("group", client);
+    const PrefixMatch match = world.prefix->Match(prompt, prompt.size() - 1, chain);
+    return world.prefix->Explain(prompt, match, chain);
+  };
+
+  EXPECT_EQ(explain("alice").divergence->tokens, Range(16, 16));
+  const PrefixAudit other = explain("bob");
+
+  EXPECT_EQ(other.reused, 21u);  // They share blocks.
+  EXPECT_EQ(other.diverged, 30u);
+  EXPECT_EQ(other.divergence->position, 21u);
+  EXPECT_TRUE(other.divergence->tokens.empty());
+}
+
 TEST(PrefixCacheAuditTest, BlocksThatHadToLeaveAreCountedApart) {
   World world({.num_blocks = 8});
   RunOnce(world, Range(0, 64));

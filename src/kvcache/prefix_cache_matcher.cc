@@ -81,17 +81,20 @@ PrefixMatch PrefixCache::Matcher::Build(uint64_t num_tokens) {
   match.num_partial_tokens = num_tokens % block_size_;
   match.blocks.resize(courses_.size());
   const uint64_t num_whole = num_tokens / block_size_;
+  const auto is_idle = [this](size_t group, BlockIndex block) {
+    return cache_.groups_[group]->pool().state(block) == BlockState::kIdle;
+  };
   for (size_t g = 0; g < courses_.size(); ++g) {
     const uint64_t first_seen = courses_[g].WindowBegin(num_tokens) / block_size_;
     std::vector<BlockIndex>& blocks = match.blocks[g];
     for (uint64_t i = 0; i < num_whole; ++i) {
       const bool is_seen = i >= first_seen || courses_[g].IsPinned(i, static_cast<uint32_t>(block_size_));
       blocks.push_back(is_seen ? Whole(g, i) : kNoBlock);
-      if (!is_seen) continue;
-      const bool is_idle = cache_.groups_[g]->pool().state(blocks.back()) == BlockState::kIdle;
-      ++(is_idle ? match.num_idle : match.num_leased)[g];
+      if (is_seen) ++(is_idle(g, blocks.back()) ? match.num_idle : match.num_leased)[g];
     }
-    if (match.num_partial_tokens > 0) blocks.push_back(Beginning(g, num_whole).block);
+    if (match.num_partial_tokens == 0) continue;
+    blocks.push_back(Beginning(g, num_whole).block);
+    if (is_idle(g, blocks.back())) ++match.num_idle[g];
   }
   return match;
 }

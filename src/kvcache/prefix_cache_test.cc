@@ -48,7 +48,7 @@ TEST(PrefixCacheTest, BlocksStayIdleWhenTheirSequenceEnds) {
   const PrefixMatch match = world.prefix->Match(Range(0, 40), 39, chain);
   EXPECT_EQ(match.num_tokens, 39u);
   EXPECT_EQ(match.num_partial_tokens, 7u);
-  EXPECT_THAT(match.num_idle, ElementsAre(2u, 0u));
+  EXPECT_THAT(match.num_idle, ElementsAre(3u, 0u));
 }
 
 TEST(PrefixCacheTest, TheBeginningOfABlockIsCopied) {
@@ -184,6 +184,7 @@ TEST(PrefixCacheTest, WhereACopyHasNoRoomWholeBlocksAreReused) {
   other.Compute();  // Now nothing is free, and what is idle is what would be copied.
 
   Runner again(world, Range(0, 40));
+  EXPECT_EQ(world.prefix->MatchWithRoom(again.tokens, 39, again.chain, again.sequence).num_tokens, 32u);
   EXPECT_EQ(again.Acquire().num_tokens, 32u);
 }
 

@@ -67,11 +67,11 @@ std::optional<BlockIndex> PrefixIndex::FindSuperfluous(BlockIndex block) const {
 }
 
 bool PrefixIndex::Insert(BlockIndex block, const BlockKey& key, const BlockKey& parent, std::span<const TokenId> tokens,
-                         uint32_t tenant) {
+                         const BlockOwner& owner) {
   KVERN_CHECK(block < entries_.size() && !Has(block) && !tokens.empty());
   // Tokens that stand there under another key would be a key of another making: they are left alone too.
   if (by_key_.contains(key) || siblings_.contains(Probe{parent, tokens})) return false;
-  entries_[block] = {key, parent, {tokens.begin(), tokens.end()}, tenant, 0};
+  entries_[block] = {key, parent, {tokens.begin(), tokens.end()}, owner, 0};
   by_key_.emplace(key, block);
   siblings_.insert(block);
   return true;

@@ -24,8 +24,8 @@ class PrefixIndex {
     BlockKey key;
     BlockKey parent;
     std::vector<TokenId> tokens;  // 1 to block_size; empty where the block is not in the index.
-    uint32_t tenant = 0;          // As the caller numbers them.
-    uint32_t num_hits = 0;        // As the caller counts them.
+    BlockOwner owner = {};
+    uint32_t num_hits = 0;  // As the caller counts them.
   };
   // The first `num_tokens` tokens of `block` are those asked for.
   struct Beginning {
@@ -50,7 +50,7 @@ class PrefixIndex {
 
   // Enters `block`, which must not be in the index. False, and no change, where the key is there already.
   bool Insert(BlockIndex block, const BlockKey& key, const BlockKey& parent, std::span<const TokenId> tokens,
-              uint32_t tenant);
+              const BlockOwner& owner);
   void Remove(BlockIndex block);
 
   // Calls fn(BlockIndex) -> bool for the blocks whose parent is `key`, until it says true; returns whether it did.

@@ -20,17 +20,17 @@ const BlockKey kRoot = Key(0);
 TEST(PrefixIndexTest, ABlockIsFoundByItsKeyAndTokens) {
   PrefixIndex index(8);
 
-  EXPECT_TRUE(index.Insert(3, Key(1), kRoot, std::vector<TokenId>{1, 2, 3, 4}, /*tenant=*/7));
+  EXPECT_TRUE(index.Insert(3, Key(1), kRoot, std::vector<TokenId>{1, 2, 3, 4}, {.salt = 7}));
 
   EXPECT_EQ(index.Find(Key(1), std::vector<TokenId>{1, 2, 3, 4}), 3u);
   EXPECT_EQ(index.Find(Key(2), std::vector<TokenId>{1, 2, 3, 4}), std::nullopt);
-  EXPECT_EQ(index.entry(3).tenant, 7u);
+  EXPECT_EQ(index.entry(3).owner.salt, 7u);
   EXPECT_EQ(index.size(), 1u);
 }
 
 TEST(PrefixIndexTest, AKeyIsNotEnoughTokensAreCompared) {
   PrefixIndex index(8);
-  index.Insert(3, Key(1), kRoot, std::vector<TokenId>{1, 2, 3, 4}, 0);
+  index.Insert(3, Key(1), kRoot, std::vector<TokenId>{1, 2, 3, 4}, {});
 
   EXPECT_EQ(index.Find(Key(1), std::vector<TokenId>{1, 2, 3, 5}), std::nullopt);
   EXPECT_EQ(index.Find(Key(1), std::vector<TokenId>{1, 2, 3}), std::nullopt);
@@ -38,10 +38,10 @@ TEST(PrefixIndexTest, AKeyIsNotEnoughTokensAreCompared) {
 
 TEST(PrefixIndexTest, TheSameKeyIsEnteredOnce) {
   PrefixIndex index(8);
-  index.Insert(3, Key(1), kRoot, std::vector<TokenId>{1, 2}, 0);
+  index.Insert(3, Key(1), kRoot, std::vector<TokenId>{1, 2}, {});
 
-  EXPECT_FALSE(index.Insert(4, Key(1), kRoot, std::vector<TokenId>{1, 2}, 0));
-  EXPECT_FALSE(index.Insert(4, Key(2), kRoot, std::vector<TokenId>{1, 2}, 0));
+  EXPECT_FALSE(index.Insert(4, Key(1), kRoot, std::vector<TokenId>{1, 2}, {}));
+  EXPECT_FALSE(index.Insert(4, Key(2), kRoot, std::vector<TokenId>{1, 2}, {}));
 
   EXPECT_EQ(index.Find(Key(1), std::vector<TokenId>{1, 2}), 3u);
   EXPECT_FALSE(index.Has(4));
@@ -52,7 +52,7 @@ TEST(PrefixIndexTest, TheLongestBeginningIsFoundAmongManySiblings) {
   uint8_t number = 1;
   for (TokenId a = 0; a < 6; ++a) {
     for (TokenId b = 0; b < 6; ++b) {
-      index.Insert(number, Key(number), kRoot, std::vector<TokenId>{a, b, 9, 9}, 0);
+      index.Insert(number, Key(number), kRoot, std::vector<TokenId>{a, b, 9, 9}, {});
       ++number;
     }
   }
@@ -70,8 +70,8 @@ TEST(PrefixIndexTest, TheLongestBeginningIsFoundAmongManySiblings) {
 
 TEST(PrefixIndexTest, ADivergenceIsASiblingThatGoesOnOtherwise) {
   PrefixIndex index(8);
-  index.Insert(1, Key(1), kRoot, std::vector<TokenId>{1, 2, 3, 4}, 0);
-  index.Insert(2, Key(2), kRoot, std::vector<TokenId>{5, 6}, 0);
+  index.Insert(1, Key(1), kRoot, std::vector<TokenId>{1, 2, 3, 4}, {});
+  index.Insert(2, Key(2), kRoot, std::vector<TokenId>{5, 6}, {});
 
   const auto at_two = index.FindDivergence(kRoot, std::vector<TokenId>{1, 2, 8, 8});
   const auto at_none = index.FindDivergence(kRoot, std::vector<TokenId>{3, 6});
@@ -88,9 +88,9 @@ TEST(PrefixIndexTest, ADivergenceIsASiblingThatGoesOnOtherwise) {
 
 TEST(PrefixIndexTest, ASiblingThatTheTokensGoOnFromIsSuperfluous) {
   PrefixIndex index(8);
-  index.Insert(1, Key(1), kRoot, std::vector<TokenId>{1, 2}, 0);
-  index.Insert(2, Key(2), kRoot, std::vector<TokenId>{1, 3}, 0);
-  index.Insert(3, Key(3), kRoot, std::vector<TokenId>{1, 2, 3, 4}, 0);
+  index.Insert(1, Key(1), kRoot, std::vector<TokenId>{1, 2}, {});
+  index.Insert(2, Key(2), kRoot, std::vector<TokenId>{1, 3}, {});
+  index.Insert(3, Key(3), kRoot, std::vector<TokenId>{1, 2, 3, 4}, {});
 
   EXPECT_EQ(index.FindSuperfluous(3), 1u);
   EXPECT_EQ(index.FindSuperfluous(2), std::nullopt);
@@ -99,13 +99,13 @@ TEST(PrefixIndexTest, ASiblingThatTheTokensGoOnFromIsSuperfluous) {
 
 TEST(PrefixIndexTest, ARemovedBlockIsFoundNoMoreAndMayComeBack) {
   PrefixIndex index(8);
-  index.Insert(1, Key(1), kRoot, std::vector<TokenId>{1, 2}, 0);
+  index.Insert(1, Key(1), kRoot, std::vector<TokenId>{1, 2}, {});
   index.entry(1).num_hits = 3;
 
   index.Remove(1);
   EXPECT_EQ(index.Find(Key(1), std::vector<TokenId>{1, 2}), std::nullopt);
   EXPECT_FALSE(index.FindBeginning(kRoot, std::vector<TokenId>{1, 2}).has_value());
-  index.Insert(1, Key(4), kRoot, std::vector<TokenId>{5}, 0);
+  index.Insert(1, Key(4), kRoot, std::vector<TokenId>{5}, {});
 
   EXPECT_EQ(index.Find(Key(4), std::vector<TokenId>{5}), 1u);
   EXPECT_EQ(index.entry(1).num_hits, 0u);
@@ -113,8 +113,8 @@ TEST(PrefixIndexTest, ARemovedBlockIsFoundNoMoreAndMayComeBack) {
 
 TEST(PrefixIndexTest, ABlockWithoutItsParentIsStillFoundByItsOwnKey) {
   PrefixIndex index(8);
-  index.Insert(1, Key(1), kRoot, std::vector<TokenId>{1}, 0);
-  index.Insert(2, Key(2), Key(1), std::vector<TokenId>{2}, 0);
+  index.Insert(1, Key(1), kRoot, std::vector<TokenId>{1}, {});
+  index.Insert(2, Key(2), Key(1), std::vector<TokenId>{2}, {});
 
   index.Remove(1);
 

@@ -67,17 +67,33 @@ void PrefixPins::End(const Held& pin) {
   }
 }
 
-void PrefixPins::Expire(uint64_t now_us) {
+template <typename Fn>
+void PrefixPins::EndIf(Fn fn) {
   std::erase_if(pins_, [&](const Held& pin) {
-    if (pin.expires_us > now_us) return false;
+    if (!fn(pin)) return false;
     End(pin);
     return true;
   });
 }
 
+void PrefixPins::Expire(uint64_t now_us) {
+  EndIf([&](const Held& pin) { return pin.expires_us <= now_us; });
+}
+
+void PrefixPins::EndForgotten() {
+  EndIf([&](const Held& pin) {
+    for (size_t g = 0; g < pin.leases.size(); ++g) {
+      const BlockPool& pool = cache_.pool(g);
+      for (const BlockIndex block : pin.leases[g].blocks()) {
+        if (block != kNoBlock && !pool.is_kept(block)) return true;
+      }
+    }
+    return false;
+  });
+}
+
 void PrefixPins::Clear() {
-  for (const Held& pin : pins_) End(pin);
-  pins_.clear();
+  EndIf([](const Held&) { return true; });
 }
 
 }  // namespace kvern

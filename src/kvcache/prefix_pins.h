@@ -20,6 +20,8 @@ class PrefixPins {
   Status Pin(const PrefixMatch& match, uint64_t expires_us);
   // Ends the pins whose time has come at `now_us`.
   void Expire(uint64_t now_us);
+  // Ends the pins of blocks that can be found no more (PrefixCache::Clear).
+  void EndForgotten();
   void Clear();
 
   size_t num_pins() const { return pins_.size(); }
@@ -37,6 +39,9 @@ class PrefixPins {
   Held* FindSame(const PrefixMatch& match);
   uint64_t NewBytes(const PrefixMatch& match) const;
   void End(const Held& pin);
+  // Ends the pins for which fn(const Held&) says so.
+  template <typename Fn>
+  void EndIf(Fn fn);
 
   KvCache& cache_;
   const uint64_t limit_bytes_;

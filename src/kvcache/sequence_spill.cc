@@ -4,7 +4,7 @@
 
 namespace kvern {
 
-Status SequenceSpill::MoveOut(SequenceCache& sequence) {
+Status SequenceSpill::CopyOut(const SequenceCache& sequence) {
   Drop();
   for (size_t g = 0; g < sequence.num_groups(); ++g) {
     BlockPool& pool = cache_.pool(g);
@@ -20,12 +20,11 @@ Status SequenceSpill::MoveOut(SequenceCache& sequence) {
         return status;
       }
       records_.push_back({g, i, id});
-      num_bytes_ += pool.layout().block_bytes();
+      ++num_blocks_[g];
     }
   }
   num_tokens_ = sequence.num_tokens();
-  sequence.Release();
-  cache_.CountSpilled(num_bytes_);
+  cache_.CountSpilled(cache_.spec().BytesOf(num_blocks_));
   return Status::Ok();
 }
 
@@ -37,7 +36,7 @@ Status SequenceSpill::MoveIn(SequenceCache& sequence) {
     const BlockIndex block = sequence.table(record.group).blocks()[record.entry];
     status = store_.Get(record.id, {pool.BlockBytes(block), pool.layout().block_bytes()});
   }
-  status.ok() ? cache_.CountRestored(num_bytes_) : sequence.Release();
+  status.ok() ? cache_.CountRestored(cache_.spec().BytesOf(num_blocks_)) : sequence.Release();
   Drop();
   return status;
 }
@@ -45,7 +44,8 @@ Status SequenceSpill::MoveIn(SequenceCache& sequence) {
 void SequenceSpill::Drop() {
   for (const Record& record : records_) store_.Erase(record.id);
   records_.clear();
-  num_tokens_ = num_bytes_ = 0;
+  num_tokens_ = 0;
+  num_blocks_ = {};
 }
 
 }  // namespace kvern

@@ -17,17 +17,16 @@ class SequenceSpill {
   SequenceSpill& operator=(const SequenceSpill&) = delete;
   ~SequenceSpill() { Drop(); }
 
-  // Writes what `sequence` holds to the store and releases it. Where that fails, the store keeps nothing and the
-  // sequence all.
-  Status MoveOut(SequenceCache& sequence);
+  // Writes what `sequence` holds to the store. Where that fails, the store keeps nothing.
+  Status CopyOut(const SequenceCache& sequence);
   // Puts the same bytes back into `sequence`, which must be empty, and forgets them. Where that fails, the sequence is
   // empty and nothing is kept.
   Status MoveIn(SequenceCache& sequence);
   // Forgets what is kept.
   void Drop();
 
-  uint64_t num_bytes() const { return num_bytes_; }    // Kept.
-  uint64_t num_tokens() const { return num_tokens_; }  // Of the sequence that is kept.
+  uint64_t num_tokens() const { return num_tokens_; }            // Of the sequence that is kept; 0: none is.
+  const BlockCounts& num_blocks() const { return num_blocks_; }  // That MoveIn needs.
 
  private:
   struct Record {
@@ -40,7 +39,7 @@ class SequenceSpill {
   BlockStore& store_;
   std::vector<Record> records_;
   uint64_t num_tokens_ = 0;
-  uint64_t num_bytes_ = 0;
+  BlockCounts num_blocks_ = {};
 };
 
 }  // namespace kvern

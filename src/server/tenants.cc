@@ -74,7 +74,6 @@ Result<ApiKeys> ApiKeys::Parse(std::string_view text, const std::string& source)
         entry.tenant.is_admin = true;
       } else if (word.starts_with("cache=") && IsName(std::string_view(word).substr(6))) {
         entry.tenant.cache_group = "group:" + word.substr(6);
-        entry.tenant.shares_cache = true;
       } else {
         return wrong("'" + word + "' is neither cache=GROUP nor admin");
       }

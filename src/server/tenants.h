@@ -21,8 +21,7 @@ namespace kvern::server {
 
 struct Tenant {
   std::string name;
-  std::string cache_group;    // Requests share cached blocks only within a group.
-  bool shares_cache = false;  // The group was named, so that others may be in it.
+  std::string cache_group;  // Requests share cached blocks only within a group.
   bool is_admin = false;
 };
 

@@ -146,7 +146,9 @@ class PrefixCacheModel {
         new Live{std::move(salt), Prompt(), std::move(chain), SequenceCache(*cache_, kMaxTokens), next_number_++}));
     Live& live = *live_.back();
     const PrefixMatch match = prefix_->Match(live.tokens, live.tokens.size() - 1, live.chain);
-    if (is_admitting_ && !CountLive(&live).Fits(match, kMaxTokens)) return live_.pop_back();
+    const PrefixMatch with_room =
+        prefix_->MatchWithRoom(live.tokens, live.tokens.size() - 1, live.chain, live.sequence);
+    if (is_admitting_ && !CountLive(&live).Fits(with_room, kMaxTokens)) return live_.pop_back();
     const uint64_t expected = NaiveMatch(live.salt, live.tokens, live.tokens.size() - 1);
     if (match.num_tokens != expected) {
       Fail("matched " + std::to_string(match.num_tokens) + " tokens, expected " + std::to_string(expected));
@@ -156,7 +158,8 @@ class PrefixCacheModel {
       Fail("the audit does not add up");
     }
     const PrefixMatch acquired = prefix_->Acquire(live.tokens, live.tokens.size() - 1, live.chain, live.sequence);
-    if (acquired.num_tokens > expected || acquired.num_tokens != live.sequence.num_tokens()) {
+    if (with_room.num_tokens > expected || acquired.num_tokens != with_room.num_tokens ||
+        acquired.num_tokens != live.sequence.num_tokens()) {
       Fail("acquired " + std::to_string(acquired.num_tokens));
     }
     prefix_->BeginCompute(acquired, live.chain, live.number);

@@ -40,7 +40,6 @@ class AnswerSource : public ReplySource {
         tokenizer_(context.model->engine.tokenizer()),
         generated_(context.generated),
         salt_(context.tenant.cache_group),
-        shows_cached_text_(!context.tenant.shares_cache),
         prompts_(std::move(prompts)),
         choices_(std::move(choices)),
         slot_(std::move(slot)),
@@ -74,7 +73,6 @@ class AnswerSource : public ReplySource {
   const Tokenizer& tokenizer_;
   GeneratedTexts& generated_;
   const std::string salt_;
-  const bool shows_cached_text_;
   const std::vector<EncodedPrompt> prompts_;
   std::vector<Choice> choices_;
   const TenantSlots::Slot slot_;
@@ -175,7 +173,7 @@ void AnswerSource::Append(HttpResponse& response, Json choice, const Choice* end
   if (includes_usage_) chunk["usage"] = nullptr;  // It comes with the last chunk.
   if (ended != nullptr) {
     chunk["timings"] = TimingsJson({ended->stream.stats()});
-    chunk["timings"]["divergence"] = DivergenceJson(ended->stream.divergence(), tokenizer_, shows_cached_text_);
+    chunk["timings"]["divergence"] = DivergenceJson(ended->stream.divergence(), tokenizer_);
     AddReuse(chunk, prompts_[ended->prompt]);
   }
   response.body += Event(chunk);
@@ -192,7 +190,7 @@ void AnswerSource::AppendWhole(HttpResponse& response) {
   Json body = header_.With(std::move(choices));
   body["usage"] = ToJson(CountUsage());
   body["timings"] = TimingsJson(stats);
-  body["timings"]["divergence"] = DivergenceJson(choices_.front().stream.divergence(), tokenizer_, shows_cached_text_);
+  body["timings"]["divergence"] = DivergenceJson(choices_.front().stream.divergence(), tokenizer_);
   AddReuse(body, prompts_.front());
   response.body = DumpJson(body);
 }
@@ -229,7 +227,7 @@ void AnswerSource::FillRecord() {
     record.decode_us = std::max(record.decode_us, stats.decode_us);
     AddCauses(stats, record.causes);
   }
-  record.divergence = DivergenceJson(choices_.front().stream.divergence(), tokenizer_, shows_cached_text_);
+  record.divergence = DivergenceJson(choices_.front().stream.divergence(), tokenizer_);
   if (!record.finish_reason.empty()) return;
   const bool is_ended = std::ranges::all_of(choices_, &Choice::is_ended);
   record.finish_reason = is_ended ? FinishReasonText(choices_.front().stream.finish_reason()) : "cancelled";

@@ -163,16 +163,16 @@ void AddCauses(const RequestStats& stats, PromptCauses& causes) {
   causes.last_token += stats.prompt_tokens_last;
 }
 
-Json DivergenceJson(const std::optional<PromptDivergence>& divergence, const Tokenizer& tokenizer,
-                    bool shows_cached_text) {
+Json DivergenceJson(const std::optional<PromptDivergence>& divergence, const Tokenizer& tokenizer) {
   if (!divergence.has_value()) return nullptr;
-  const auto text_from = [&](const std::vector<TokenId>& tokens) {
+  const auto text_from = [&](const std::vector<TokenId>& tokens) -> Json {
+    if (tokens.empty()) return nullptr;  // Another tenant's.
     const auto begin = std::min<size_t>(divergence->position - divergence->block_begin, tokens.size());
     return tokenizer.Decode({tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.end()},
                             /*render_special=*/true);
   };
   return {{"position", divergence->position},
-          {"cached", shows_cached_text ? Json(text_from(divergence->tokens)) : Json(nullptr)},
+          {"cached", text_from(divergence->tokens)},
           {"prompt", text_from(divergence->prompt)}};
 }
 

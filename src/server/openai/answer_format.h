@@ -65,9 +65,8 @@ Json TimingsJson(const std::vector<RequestStats>& answers);
 void AddCauses(const RequestStats& stats, PromptCauses& causes);
 Json ToJson(const PromptCauses& causes);
 // {position, cached, prompt}: the texts of a block from the first token that differs on. null where nothing does.
-// What is cached may be the text of another client where tenants share it: then only the position is told.
-Json DivergenceJson(const std::optional<PromptDivergence>& divergence, const Tokenizer& tokenizer,
-                    bool shows_cached_text);
+// `cached` is null where another tenant has computed that block.
+Json DivergenceJson(const std::optional<PromptDivergence>& divergence, const Tokenizer& tokenizer);
 
 struct Usage {
   uint64_t prompt_tokens = 0;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "server/openai/answer_format.h"
 #include "tests/support/api_harness.h"
 #include "tests/support/fake_engine.h"
 
@@ -55,6 +56,16 @@ std::string GreedyText(const std::string& prompt, size_t num_tokens) {
 }
 
 Json ErrorOf(const HttpResponse& response) { return JsonOf(response).at("error"); }
+
+TEST(DivergenceJsonTest, TheTextOfAnotherTenantIsNull) {
+  const FakeTokenizer tokenizer;
+  PromptDivergence divergence = {.position = 33, .block_begin = 32, .tokens = {1, 2, 3}, .prompt = {1, 4}};
+
+  EXPECT_EQ(DivergenceJson(divergence, tokenizer), Json({{"position", 33}, {"cached", "bc"}, {"prompt", "d"}}));
+  divergence.tokens = {};
+  EXPECT_EQ(DivergenceJson(divergence, tokenizer), Json({{"position", 33}, {"cached", nullptr}, {"prompt", "d"}}));
+  EXPECT_TRUE(DivergenceJson(std::nullopt, tokenizer).is_null());
+}
 
 TEST_F(AnswerTest, AGeneratedAnswerIsGoneOnFromByItsIds) {
   options_.cache.reuses_prefixes = true;
