@@ -5,8 +5,8 @@
 #   scripts/check.sh            all of them
 #   scripts/check.sh STAGE...   some: format includes clang asan tsan arm fuzz
 #
-# Every stage runs, also after one has failed; the end lists them with their times. FUZZ_SECONDS (10) is the time that
-# each fuzz target gets.
+# Every stage runs, also after one has failed; the end lists them with their times and repeats what failed. What a stage
+# printed is kept in build/check-STAGE.log. FUZZ_SECONDS (10) is the time that each fuzz target gets.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -101,14 +101,22 @@ for stage in "${stages[@]}"; do
 done
 
 results=()
-failed=0
+failed=()
+mkdir -p build
 for stage in "${stages[@]}"; do
   echo "check: $stage"
   started=$SECONDS
-  if "check_$stage"; then outcome=passed; else outcome=FAILED failed=1; fi
+  outcome=passed
+  "check_$stage" 2>&1 | tee "build/check-$stage.log" || { outcome=FAILED && failed+=("$stage"); }
   results+=("$(printf 'check: %-9s %-6s %5d s' "$stage" "$outcome" "$((SECONDS - started))")")
   echo "${results[-1]}"
 done
+for stage in "${failed[@]}"; do
+  echo
+  echo "check: what failed in $stage"
+  grep -E 'FAILED|Failure$|error:|ERROR|WARNING: ThreadSanitizer|SUMMARY' "build/check-$stage.log" | head -30 ||
+    tail -20 "build/check-$stage.log"
+done
 echo
 printf '%s\n' "${results[@]}"
-exit $failed
+((${#failed[@]} == 0))
