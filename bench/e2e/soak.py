@@ -2,7 +2,7 @@
 """Does a server that many clients use, and leave in the middle, lose anything?
 
   bench/e2e/soak.py                       half an hour, 500 connections at once, at least 10,000 requests
-  bench/e2e/soak.py --short               the same in small, for CI: less than a minute
+  bench/e2e/soak.py --short               the same in small, for CI: two minutes, 200 connections
 
 Starts `kvern serve` with a cache that is much too small for all, puts `kvern bench serve` on it with random hang-ups, and
 then checks that every request ended as it should, that no sequence runs, that every block is free or idle, and that the
@@ -158,10 +158,10 @@ def main():
     parser.add_argument("--disconnect-share", type=float, default=0.3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--text", default="", help="to cut prompts from; default: Debian's FAQ")
-    parser.add_argument("--short", action="store_true", help="100 connections, 15 seconds")
+    parser.add_argument("--short", action="store_true", help="two minutes, 200 connections, at least 1,000 requests")
     options = parser.parse_args()
     if options.short:
-        options.clients, options.seconds, options.requests = 100, 15, 100
+        options.clients, options.seconds, options.requests = 200, 120, 1000
     server = Server(options.kvern, options.model, options.clients, "64MiB")
     complaints = []
     try:

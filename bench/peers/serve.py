@@ -9,6 +9,8 @@ Cases:
   decode       tokens/s of 1, 8 and 32 clients with short prompts of their own
   shared       tokens/s of 32 clients whose prompts share their first 2,048 tokens; every server starts empty
   sequences    requests of 2,000 tokens that run at once in 1 GiB of keys and values, by codec
+  gaps         between the tokens of a stream, alone and while prompts of 4,000 tokens come one after the other
+  never-hits   tokens/s of 8 clients whose prompts are never found, kvern with and without its prefix cache in turn
 
 The load is that of `kvern bench serve`, on both. A round starts one server, measures, ends it, and then the other. The
 peer has a slot per client, flash attention and its caches of prompts as they are by default. Medians with their spread
@@ -27,6 +29,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -37,10 +40,12 @@ import plot  # noqa: E402
 PEERS = pathlib.Path(os.environ.get("KVERN_PEERS_VENV", ROOT / ".venv-peers"))
 LLAMA_SERVER = PEERS / "llama.cpp" / "bin" / "llama-server"
 START_S, ANSWER_S = 120, 1200
+WARM_S = 3  # An idle server of kvern's makes its memory present.
 HITS = 5  # Of each prompt, in each round.
 DECODE_CLIENTS = (1, 8, 32)
 SHARED_TOKENS, OWN_TOKENS, ANSWER_TOKENS = 2048, 32, 32
 SEQUENCE_TOKENS, SEQUENCE_ANSWER = 2000, 16
+GAP_PROMPTS, GAP_TOKENS = (4000, 4100, 4200), 900
 CODECS = {"f16": "f16", "int8": "q8_0", "int4": "q4_0"}  # Ours, and the nearest of the peer.
 GIB = 1 << 30
 
@@ -256,7 +261,57 @@ def sequences(sides, arguments):
     return rows
 
 
-CASES = {"first-token": first_token, "decode": decode, "shared": shared, "sequences": sequences}
+def gaps_of_stream(url, rng, prompts):
+    """ms between the tokens of a stream, from the first of the prompts, which come one after the other, to the last's answer."""
+    times, begin = [], time.perf_counter()
+    stream = threading.Thread(target=lambda: times.extend(stream_times(url, random_prompt(rng, 16), GAP_TOKENS)))
+    stream.start()
+    time.sleep(0.5)  # The stream runs when the first prompt comes.
+    first = time.perf_counter() - begin
+    for prompt in prompts:
+        stream_times(url, prompt, 1)
+    last = time.perf_counter() - begin if prompts else math.inf
+    stream.join()
+    return [1000 * (b - a) for a, b in zip(times, times[1:]) if first <= b and a <= last]
+
+
+def gaps(sides, arguments):
+    rows = []
+    for name, lengths in (("nothing else", ()), ("beside prompts", GAP_PROMPTS)):
+        row = {"case": "gaps", "beside": name}
+        for side in sides:
+            quantiles = {"p50_ms": [], "p90_ms": [], "p99_ms": [], "max_ms": []}
+            with side.serve(2, 8192) as url:
+                for number in range(arguments.rounds):
+                    rng = random.Random(number)
+                    gap = sorted(gaps_of_stream(url, rng, [random_prompt(rng, length) for length in lengths]))
+                    for key, share in zip(quantiles, (0.5, 0.9, 0.99, 1)):
+                        quantiles[key].append(gap[max(0, math.ceil(share * len(gap)) - 1)])
+            row[side.name] = {key: spread(values) for key, values in quantiles.items()}
+        rows.append(row)
+        progress(f"gaps, {name} done")
+    return rows
+
+
+def never_hits(sides, arguments):
+    """Ratios of runs that follow each other, first one way round and then the other, since machines change."""
+    ours = next(side for side in sides if side.name == "kvern")
+    rates = {"with": [], "without": []}
+    for number in range(2 * arguments.rounds):
+        ways = [("with", ()), ("without", ("--no-reuse",))]
+        for way, options in ways if number % 2 == 0 else reversed(ways):
+            with ours.serve(8, 1024, options) as url:
+                time.sleep(WARM_S)
+                rates[way].append(load(arguments, url, 8, requests=64, max_tokens=64, prompt_tokens=512, shared_tokens=0,
+                                       seed=number))
+        progress(f"never hits: {number + 1} of {2 * arguments.rounds} pairs")
+    ratios = [a / b for a, b in zip(rates["with"], rates["without"])]
+    return [{"case": "never-hits", "kvern": {"tok_per_s": spread(rates["with"]), "without_tok_per_s": spread(rates["without"]),
+                                             "ratio": spread(ratios)}}]
+
+
+CASES = {"first-token": first_token, "decode": decode, "shared": shared, "sequences": sequences, "gaps": gaps,
+         "never-hits": never_hits}
 
 
 def cell(values):
@@ -264,7 +319,7 @@ def cell(values):
 
 
 def show(row):
-    name = " ".join(str(row[key]) for key in ("case", "prompt_tokens", "clients", "codec") if key in row)
+    name = " ".join(str(row[key]) for key in ("case", "prompt_tokens", "clients", "codec", "beside") if key in row)
     for side, values in row.items():
         if isinstance(values, dict):
             print(f"{name:<24}{side:<14}" + ", ".join(f"{key} {cell(value)}" for key, value in values.items()))

@@ -298,7 +298,9 @@ bool EngineImpl::DrainInbox() {
   {
     std::unique_lock lock(mutex_);
     if (scheduler_.is_idle()) {
+      if (parts_.prefault != nullptr) parts_.prefault->Resume();
       changed_.wait(lock, [this] { return is_ending_ || !inbox_.empty() || !questions_.empty(); });
+      if (parts_.prefault != nullptr) parts_.prefault->Pause();
     }
     for (Job& job : inbox_) scheduler_.Enqueue(std::move(job));
     inbox_.clear();

@@ -1,6 +1,5 @@
 #include "platform/prefault.h"
 
-#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -14,12 +13,7 @@
 namespace kvern {
 namespace {
 
-constexpr size_t kPiece = size_t{2} << 20;  // A huge page: the end of the object waits for one at most.
-
-void RunOnlyWhereIdle() {
-  const sched_param no_priority = {};
-  ::sched_setscheduler(0, SCHED_IDLE, &no_priority);  // 0: this thread. A wish: at worst it competes for a while.
-}
+constexpr size_t kPiece = size_t{2} << 20;  // A huge page.
 
 }  // namespace
 
@@ -32,17 +26,29 @@ Prefault::Prefault(std::vector<std::span<uint8_t>> memory) {
 }
 
 Prefault::~Prefault() {
-  is_stopped_ = true;
+  state_ = State::kStopped;
+  state_.notify_all();
   if (thread_.joinable()) thread_.join();
 }
 
+void Prefault::Pause() { state_ = State::kPaused; }
+
+void Prefault::Resume() {
+  state_ = State::kRuns;
+  state_.notify_all();
+}
+
+bool Prefault::MayGoOn() {
+  state_.wait(State::kPaused);
+  return state_ != State::kStopped;
+}
+
 void Prefault::Run(const std::vector<std::span<uint8_t>>& memory) {
-  RunOnlyWhereIdle();
+  bool is_possible = true;
   for (const std::span<uint8_t> part : memory) {
-    for (size_t begin = 0; begin < part.size() && !is_stopped_; begin += kPiece) {
-      if (::madvise(part.data() + begin, std::min(kPiece, part.size() - begin), MADV_POPULATE_WRITE) != 0) {
-        is_stopped_ = true;
-      }
+    for (size_t begin = 0; begin < part.size() && is_possible && MayGoOn(); begin += kPiece) {
+      const size_t size = std::min(kPiece, part.size() - begin);
+      is_possible = ::madvise(part.data() + begin, size, MADV_POPULATE_WRITE) == 0;
     }
   }
   is_done_ = true;

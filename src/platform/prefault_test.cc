@@ -51,6 +51,31 @@ TEST(PrefaultTest, EndsWithoutWaitingForAllOfIt) {
   EXPECT_LT(PresentPages({large.data(), large.size()}), (size_t{4} << 30) / 4096);
 }
 
+TEST(PrefaultTest, APausedOneWaitsAndGoesOnAfterwards) {
+  AlignedBuffer buffer = HugePageAllocator().Allocate(size_t{1} << 30).value();
+  const std::span<uint8_t> memory = {buffer.data(), buffer.size()};
+  Prefault prefault({memory});
+  prefault.Pause();
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // The piece under way ends.
+
+  const size_t num_pages = PresentPages(memory);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(PresentPages(memory), num_pages);
+  if (prefault.is_done()) GTEST_SKIP() << "this system cannot do it, or did all before";
+
+  prefault.Resume();
+  while (PresentPages(memory) == num_pages && !prefault.is_done()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_GT(PresentPages(memory), num_pages);
+}
+
+TEST(PrefaultTest, APausedOneEnds) {
+  AlignedBuffer buffer = HugePageAllocator().Allocate(size_t{1} << 30).value();
+  Prefault prefault({{buffer.data(), buffer.size()}});
+  prefault.Pause();
+}
+
 TEST(PrefaultTest, NothingIsDoneAtOnce) {
   const Prefault prefault({});
   while (!prefault.is_done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
