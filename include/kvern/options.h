@@ -33,7 +33,7 @@ struct CacheOptions {
       true;  // Off: every step computes the keys and values of all tokens again (a baseline to compare with).
   uint64_t budget_bytes = 0;     // Bytes for K and V of all sequences together; 0: as budget_contexts says.
   uint32_t budget_contexts = 1;  // What so many sequences of context_tokens need.
-  // Memory of the budget is made present ahead, once the weights are loaded, by a thread that runs where a CPU is idle.
+  // Memory of the budget is made present ahead, once the weights are loaded and while no request runs.
   // Off: pages come when the first tokens are stored in them, and cost time then.
   bool prefaults = false;
   uint32_t block_size = 64;  // Tokens per block; a multiple of 16, at most 4096.
