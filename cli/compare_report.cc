@@ -159,6 +159,44 @@ Json ToJson(const CompareRun& run, const CompareResult& result) {
   return json;
 }
 
+// Columns of the table for spreadsheets, as places in a row of the JSON with its deepest run at "/deepest".
+constexpr std::pair<const char*, const char*> kCsvColumns[] = {
+    {"row", "/row"},
+    {"is_cache_enabled", "/is_cache_enabled"},
+    {"k_type", "/k_type"},
+    {"v_type", "/v_type"},
+    {"placement", "/placement"},
+    {"block_size", "/block_size"},
+    {"window_tokens", "/window_tokens"},
+    {"num_sinks", "/num_sinks"},
+    {"bytes_per_token", "/bytes_per_token"},
+    {"peak_bytes", "/peak_bytes"},
+    {"unused_bytes", "/unused_bytes"},
+    {"first_token_ms", "/deepest/first_token_ms"},
+    {"token_ms_p50", "/deepest/token_ms_p50"},
+    {"token_ms_p95", "/deepest/token_ms_p95"},
+    {"tok_per_s", "/deepest/tok_per_s"},
+    {"tokens_computed", "/tokens_computed"},
+    {"query_key_products", "/query_key_products"},
+    {"theory_products", "/theory_products"},
+    {"last_step_unmasked", "/last_step_unmasked"},
+    {"kld_mean", "/quality/kld_mean/value"},
+    {"kld_mean_error", "/quality/kld_mean/error"},
+    {"same_top", "/quality/same_top/value"},
+    {"same_top_error", "/quality/same_top/error"},
+    {"nll_difference", "/quality/nll_difference/value"},
+    {"nll_difference_error", "/quality/nll_difference/error"},
+    {"sequences_per_gib", "/sequences_per_gib"},
+    {"batch_tok_per_s", "/batch_tok_per_s"},
+};
+
+std::string CsvCell(const Json& row, const char* place) {
+  const Json::json_pointer pointer(place);
+  if (!row.contains(pointer) || row[pointer].is_null()) return "";
+  const Json& value = row[pointer];
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
 }  // namespace
 
 Result<TableFormat> ParseTableFormat(std::string_view name) {
@@ -239,10 +277,22 @@ Cells BatchCells(const CompareRun& run) {
   return cells;
 }
 
+Cells CsvCells(const CompareRun& run) {
+  Cells cells(1);
+  for (const auto& [name, place] : kCsvColumns) cells[0].push_back(name);
+  const Json json = CompareJson(run);
+  for (Json row : json["rows"]) {
+    if (!row["depths"].empty()) row["deepest"] = row["depths"].back();
+    std::vector<std::string>& line = cells.emplace_back();
+    for (const auto& [name, place] : kCsvColumns) line.push_back(CsvCell(row, place));
+  }
+  return cells;
+}
+
 std::string CompareText(const CompareRun& run, TableFormat format) {
   switch (format) {
     case TableFormat::kJson: return Dump(CompareJson(run));
-    case TableFormat::kCsv: return CsvTable(MainCells(run)) + "\r\n" + CsvTable(BatchCells(run));
+    case TableFormat::kCsv: return CsvTable(CsvCells(run));
     case TableFormat::kMarkdown: {
       const std::string note = PerTensorNote(run);
       return Heading(run) + "\n\n" + MarkdownTable(MainCells(run)) + "\n" + MarkdownTable(BatchCells(run)) +

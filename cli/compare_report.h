@@ -31,6 +31,10 @@ Cells MainCells(const CompareRun& run);
 // How many sequences a GiB holds, and what they do together.
 Cells BatchCells(const CompareRun& run);
 
+// Both in one for spreadsheets: names and plain numbers of the JSON, speed after the longest prompt; "" where a row has
+// none.
+Cells CsvCells(const CompareRun& run);
+
 std::string CompareText(const CompareRun& run, TableFormat format);
 nlohmann::ordered_json CompareJson(const CompareRun& run);
 // The tables, memory against quality and latency against length.

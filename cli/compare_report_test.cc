@@ -70,7 +70,7 @@ TEST(CompareReportTest, OneScalePerTensorHasBytesAndQualityAndSaysWhyNoTimes) {
     EXPECT_THAT(CompareText(run, format), HasSubstr("no cache can be kept so"));
     EXPECT_THAT(CompareText(SmallRun(), format), Not(HasSubstr("no cache can be kept so")));
   }
-  EXPECT_THAT(CompareText(run, TableFormat::kCsv), HasSubstr("int8 per tensor,500,50.0 KiB,-,"));
+  EXPECT_THAT(CompareText(run, TableFormat::kCsv), HasSubstr("int8 per tensor,,,,,,,,500,51200,,,,,,,,,,0.25,0.5,"));
 }
 
 TEST(CompareReportTest, OneScalePerTensorHasNullsInJsonAndAPointInOnePlot) {
@@ -122,6 +122,18 @@ TEST(CompareReportTest, MarkdownHasARuleUnderItsHead) {
 
 TEST(CompareReportTest, CsvQuotesWhatNeedsIt) {
   EXPECT_EQ(CsvTable({{"a", "b,c"}, {"d\"e", "f"}}), "a,\"b,c\"\r\n\"d\"\"e\",f\r\n");
+}
+
+TEST(CompareReportTest, CsvIsOneTableOfPlainNumbers) {
+  const Cells cells = CsvCells(SmallRun());
+
+  ASSERT_THAT(cells, SizeIs(3));
+  EXPECT_THAT(cells[0][0], "row");
+  EXPECT_THAT(cells[2], ElementsAre("f16", "true", "f16", "f16", "paged", "64", "0", "0", "1000", "128000", "25000",
+                                    "200.0", "20.0", "30.0", "50.0", "103", "32136", "32136", "1230", "", "", "", "",
+                                    "", "", "537", "200.0"));
+  EXPECT_THAT(cells[1].back(), "");  // Without the cache nothing decodes together.
+  for (const auto& row : cells) EXPECT_THAT(row, SizeIs(cells[0].size()));
 }
 
 TEST(CompareReportTest, JsonHasNumbersAndNullsWhereNothingWasMeasured) {

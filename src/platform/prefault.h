@@ -9,12 +9,12 @@
 
 namespace kvern {
 
-// Makes the pages of `memory` present, front to back, on a thread of its own. What the memory holds stays, so others may
-// use it meanwhile. Whoever comes first to a page makes it present, as ever; where the system cannot do it ahead, all
-// pages wait for that.
+// Makes the pages of `memory` present, front to back, on a thread of its own. What the memory holds stays, so others
+// may use it meanwhile. Whoever comes first to a page makes it present, as ever; where the system cannot do it ahead,
+// all pages wait for that.
 //
-// The thread has no low priority: while it clears a piece the system keeps the lock of the address space for it, and who
-// maps or unmaps memory then waits for as long as the thread is kept from a CPU. Whoever needs the CPUs pauses it.
+// The thread has no low priority: while it clears a piece the system keeps the lock of the address space for it, and
+// who maps or unmaps memory then waits for as long as the thread is kept from a CPU. Whoever needs the CPUs pauses it.
 class Prefault {
  public:
   // `memory` outlives the object. Ends early when the object does, or at memory that begins within a page.
