@@ -74,6 +74,16 @@ std::string DumpJson(const Json& json) {
   return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
 }
 
+void AppendMember(std::string& text, std::string_view name, std::string_view value) {
+  text.pop_back();
+  if (text.back() != '{') text += ',';
+  text += '"';
+  text += name;
+  text += "\":";
+  text += value;
+  text += '}';
+}
+
 std::string ShortText(std::string_view text, size_t max_bytes) {
   if (text.size() <= max_bytes) return std::string(text);
   while (max_bytes > 0 && (static_cast<uint8_t>(text[max_bytes]) & 0xC0) == 0x80) --max_bytes;  // Not in a character.

@@ -22,6 +22,10 @@ Result<Json> ParseJson(std::string_view text);
 // On one line. Ill-formed UTF-8 becomes U+FFFD and numbers that are not finite null: it never fails for the content.
 std::string DumpJson(const Json& json);
 
+// Adds a member to the object that `text` ends with; `value` is JSON text too. For what is too large to be built as a
+// tree and written in one go.
+void AppendMember(std::string& text, std::string_view name, std::string_view value);
+
 // At most so many bytes of `text`, with "..." where that is not all of it.
 std::string ShortText(std::string_view text, size_t max_bytes = 200);
 // What a client sent, as messages show it: they would otherwise be as long as the request.

@@ -44,6 +44,13 @@ TEST(JsonTest, WhatIsShownIsCutBetweenCharacters) {
   EXPECT_EQ(ShowJson(Json(std::string(1000, 'x'))), "\"" + std::string(199, 'x') + "...");
 }
 
+TEST(JsonTest, MembersAreAddedToText) {
+  std::string text = "[{}";
+  AppendMember(text, "a", "[1]");
+  AppendMember(text, "b", "null");
+  EXPECT_EQ(text, R"([{"a":[1],"b":null})");
+}
+
 TEST(JsonTest, DepthIsBounded) {
   const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
 

@@ -16,7 +16,7 @@ struct Choice {
   TokenStream stream;
   uint32_t index;   // Of all choices of the request.
   uint32_t prompt;  // Whose answer it is.
-  LogprobsJson logprobs;
+  LogprobsText logprobs;
   std::string text = {};  // So far, where the answer is sent as a whole.
   std::string whole_text = {};
   std::vector<TokenId> tokens = {};
@@ -58,12 +58,15 @@ class AnswerSource : public ReplySource {
   // Takes what has come for `choice`. False where its answer failed: `response` tells the client.
   bool ReadChoice(Choice& choice, HttpResponse& response);
   bool Fail(const Status& status, HttpResponse& response);
-  // `ended`: the choice whose last piece this is.
-  void Append(HttpResponse& response, Json choice, const Choice* ended = nullptr) const;
-  void AppendWhole(HttpResponse& response);
+  // Around the choice of an event; `ended`: the one whose last piece it is.
+  void BeginChunk(std::string& out) const;
+  void EndChunk(std::string& out, const Choice* ended = nullptr) const;
+  void AppendWhole(std::string& out);
+  // `choice`: where its prompt differs from what was cached.
+  void AddTimings(std::string& out, const std::vector<RequestStats>& stats, const Choice& choice) const;
   void Remember(const Choice& choice);
   // With reuse_generated: which ids the prompt became, since an answer is exact for ids.
-  void AddReuse(Json& reply, const EncodedPrompt& prompt) const;
+  void AddReuse(std::string& out, const EncodedPrompt& prompt) const;
   Usage CountUsage() const;
   void FillRecord();
 
@@ -87,13 +90,14 @@ bool AnswerSource::Read(HttpResponse& response) {
   }
   if (!std::ranges::all_of(choices_, &Choice::is_ended)) return false;
   if (!header_.is_streamed) {
-    AppendWhole(response);
+    AppendWhole(response.body);
     return true;
   }
   if (includes_usage_) {
-    Json chunk = header_.With(Json::array());
-    chunk["usage"] = ToJson(CountUsage());
-    response.body += Event(chunk);
+    BeginChunk(response.body);
+    response.body += "]}";
+    AppendMember(response.body, "usage", DumpJson(ToJson(CountUsage())));
+    response.body += kEventEnd;
   }
   response.body += kLastEvent;
   return true;
@@ -101,11 +105,13 @@ bool AnswerSource::Read(HttpResponse& response) {
 
 bool AnswerSource::ReadChoice(Choice& choice, HttpResponse& response) {
   if (header_.is_streamed && header_.kind == AnswerKind::kChat && !choice.is_begun) {
-    Append(response, FirstStreamedChoice(choice.index));
+    BeginChunk(response.body);
+    AppendFirstChoice(response.body, choice.index);
+    EndChunk(response.body);
   }
   choice.is_begun = true;
   bool has_events = false;
-  while (!header_.is_streamed || choice.text.size() < kPieceBytes) {
+  while (!header_.is_streamed || choice.text.size() + choice.logprobs.num_bytes() < kPieceBytes) {
     std::optional<TokenEvent> event = choice.stream.Poll();
     if (!event.has_value()) break;
     has_events = true;
@@ -117,10 +123,11 @@ bool AnswerSource::ReadChoice(Choice& choice, HttpResponse& response) {
   }
   if (header_.is_streamed && has_events) {
     const std::string text = std::exchange(choice.text, {});
-    Json logprobs = choice.logprobs.Take();
     // Text may wait until it is certain; then there is nothing to say.
-    if (!text.empty() || !logprobs.is_null()) {
-      Append(response, StreamedChoice(header_.kind, choice.index, text, std::move(logprobs)));
+    if (!text.empty() || !choice.logprobs.is_empty()) {
+      BeginChunk(response.body);
+      AppendStreamedChoice(response.body, header_.kind, choice.index, text, choice.logprobs);
+      EndChunk(response.body);
     }
   }
   if (!choice.stream.is_done()) return true;
@@ -130,7 +137,9 @@ bool AnswerSource::ReadChoice(Choice& choice, HttpResponse& response) {
   Remember(choice);
   if (header_.is_streamed) {
     const std::string reason = FinishReasonText(choice.stream.finish_reason());
-    Append(response, LastStreamedChoice(header_.kind, choice.index, reason), &choice);
+    BeginChunk(response.body);
+    AppendLastChoice(response.body, header_.kind, choice.index, reason);
+    EndChunk(response.body, &choice);
   }
   return true;
 }
@@ -146,10 +155,10 @@ void AnswerSource::Remember(const Choice& choice) {
   generated_.Add(salt_, prompt.text + choice.whole_text, std::move(tokens));
 }
 
-void AnswerSource::AddReuse(Json& reply, const EncodedPrompt& prompt) const {
+void AnswerSource::AddReuse(std::string& out, const EncodedPrompt& prompt) const {
   if (!reuses_generated_) return;
-  reply["reused_ids"] = prompt.num_reused_ids;
-  reply["prompt_token_ids"] = prompt.tokens;
+  AppendMember(out, "reused_ids", std::to_string(prompt.num_reused_ids));
+  AppendMember(out, "prompt_token_ids", DumpJson(prompt.tokens));
 }
 
 // Ends the whole reply: the other choices are cancelled with it.
@@ -158,7 +167,9 @@ bool AnswerSource::Fail(const Status& status, HttpResponse& response) {
   record_->error = error.message;
   record_->finish_reason = "error";
   if (header_.is_streamed) {
-    response.body += Event(ToJson(error));
+    response.body += kEventBegin;
+    response.body += DumpJson(ToJson(error));
+    response.body += kEventEnd;
   } else {
     HttpResponse failed = ToResponse(error);
     response.status = failed.status;
@@ -168,31 +179,40 @@ bool AnswerSource::Fail(const Status& status, HttpResponse& response) {
   return true;
 }
 
-void AnswerSource::Append(HttpResponse& response, Json choice, const Choice* ended) const {
-  Json chunk = header_.With(Json::array({std::move(choice)}));
-  if (includes_usage_) chunk["usage"] = nullptr;  // It comes with the last chunk.
-  if (ended != nullptr) {
-    chunk["timings"] = TimingsJson({ended->stream.stats()});
-    chunk["timings"]["divergence"] = DivergenceJson(ended->stream.divergence(), tokenizer_);
-    AddReuse(chunk, prompts_[ended->prompt]);
-  }
-  response.body += Event(chunk);
+void AnswerSource::BeginChunk(std::string& out) const {
+  out += kEventBegin;
+  header_.Begin(out);
 }
 
-void AnswerSource::AppendWhole(HttpResponse& response) {
-  Json choices = Json::array();
-  std::vector<RequestStats> stats;
-  for (Choice& choice : choices_) {
-    stats.push_back(choice.stream.stats());
-    choices.push_back(WholeChoice(header_.kind, choice.index, choice.text, choice.logprobs.Take(),
-                                  FinishReasonText(choice.stream.finish_reason())));
+void AnswerSource::EndChunk(std::string& out, const Choice* ended) const {
+  out += "]}";
+  if (includes_usage_) AppendMember(out, "usage", "null");  // It comes with the last chunk.
+  if (ended != nullptr) {
+    AddTimings(out, {ended->stream.stats()}, *ended);
+    AddReuse(out, prompts_[ended->prompt]);
   }
-  Json body = header_.With(std::move(choices));
-  body["usage"] = ToJson(CountUsage());
-  body["timings"] = TimingsJson(stats);
-  body["timings"]["divergence"] = DivergenceJson(choices_.front().stream.divergence(), tokenizer_);
-  AddReuse(body, prompts_.front());
-  response.body = DumpJson(body);
+  out += kEventEnd;
+}
+
+void AnswerSource::AppendWhole(std::string& out) {
+  std::vector<RequestStats> stats;
+  header_.Begin(out);
+  for (Choice& choice : choices_) {
+    if (!stats.empty()) out += ',';
+    stats.push_back(choice.stream.stats());
+    AppendWholeChoice(out, header_.kind, choice.index, choice.text, choice.logprobs,
+                      FinishReasonText(choice.stream.finish_reason()));
+  }
+  out += "]}";
+  AppendMember(out, "usage", DumpJson(ToJson(CountUsage())));
+  AddTimings(out, stats, choices_.front());
+  AddReuse(out, prompts_.front());
+}
+
+void AnswerSource::AddTimings(std::string& out, const std::vector<RequestStats>& stats, const Choice& choice) const {
+  Json timings = TimingsJson(stats);
+  timings["divergence"] = DivergenceJson(choice.stream.divergence(), tokenizer_);
+  AppendMember(out, "timings", DumpJson(timings));
 }
 
 // A prompt counts once, however many answers it gets; what one of them computed, the others find.
@@ -335,7 +355,7 @@ HttpReply StartAnswer(RouteContext& context, AnswerKind kind, const AnswerOption
       choices.push_back({.stream = std::move(stream),
                          .index = index,
                          .prompt = p,
-                         .logprobs = LogprobsJson(kind, options.wants_logprobs, model.engine.tokenizer())});
+                         .logprobs = LogprobsText(kind, options.wants_logprobs, model.engine.tokenizer())});
     }
   }
   context.record->generates = true;

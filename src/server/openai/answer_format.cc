@@ -23,105 +23,125 @@ double Millis(uint64_t us) { return static_cast<double>(us) / 1000; }
 
 double Ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
-Json NullIfEmpty(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+void AppendItem(std::string& items, std::string_view item) {
+  if (!items.empty()) items += ',';
+  items += item;
+}
+
+// Appends "name":[items] and leaves nothing of them.
+void MoveArray(std::string& out, std::string_view name, std::string& items) {
+  out += '"';
+  out += name;
+  out += "\":[";
+  out += items;
+  out += ']';
+  items = {};
+}
+
+// Appends `choice` with the two members that all choices end with. `logprobs` may be null.
+void AppendChoice(std::string& out, const Json& choice, LogprobsText* logprobs, const std::string& finish_reason) {
+  out += DumpJson(choice);
+  out.back() = ',';  // Of the brace.
+  out += "\"logprobs\":";
+  if (logprobs != nullptr) {
+    logprobs->TakeInto(out);
+  } else {
+    out += "null";
+  }
+  out += '}';
+  AppendMember(out, "finish_reason", finish_reason.empty() ? "null" : DumpJson(finish_reason));
+}
 
 }  // namespace
 
-Json AnswerHeader::With(Json choices) const {
+void AnswerHeader::Begin(std::string& out) const {
   const char* object = kind == AnswerKind::kText ? "text_completion"
                        : is_streamed             ? "chat.completion.chunk"
                                                  : "chat.completion";
-  return {{"id", id},
-          {"object", object},
-          {"created", created_s},
-          {"model", model},
-          {"system_fingerprint", "kvern"},
-          {"choices", std::move(choices)}};
+  out += DumpJson(
+      {{"id", id}, {"object", object}, {"created", created_s}, {"model", model}, {"system_fingerprint", "kvern"}});
+  out.back() = ',';  // Of the brace.
+  out += "\"choices\":[";
 }
 
 std::string NewAnswerId(AnswerKind kind) {
   return (kind == AnswerKind::kChat ? "chatcmpl-" : "cmpl-") + RandomHex128();
 }
 
-void LogprobsJson::Add(const TokenEvent& event) {
-  if (is_wanted_ && event.token >= 0) events_.push_back(event);
+void LogprobsText::Add(const TokenEvent& event) {
+  if (!is_wanted_ || event.token < 0) return;
+  if (kind_ == AnswerKind::kChat) return AddToChat(event);
+  const std::string text = tokenizer_->TokenBytes(event.token, /*render_special=*/true);
+  Json top = Json::object();
+  for (const TokenLogprob& token : event.top_logprobs) {
+    // Two tokens may have the same text; the likelier one stays.
+    top.emplace(tokenizer_->TokenBytes(token.token, /*render_special=*/true), Logprob(token.logprob));
+  }
+  AppendItem(tokens_, DumpJson(text));
+  AppendItem(logprobs_, DumpJson(Logprob(event.logprob)));
+  AppendItem(tops_, DumpJson(top));
+  AppendItem(offsets_, std::to_string(num_characters_));
+  num_characters_ += CountCharacters(text);
+}
+
+void LogprobsText::AddToChat(const TokenEvent& event) {
+  Json entry = ChatToken({event.token, event.logprob});
+  Json& top = entry["top_logprobs"] = Json::array();
+  for (const TokenLogprob& token : event.top_logprobs) top.push_back(ChatToken(token));
+  AppendItem(tokens_, DumpJson(entry));
 }
 
 // `token` is text and may lack bytes of a character that two tokens share; `bytes` has them all.
-Json LogprobsJson::ChatToken(const TokenLogprob& token) const {
+Json LogprobsText::ChatToken(const TokenLogprob& token) const {
   const std::string text = tokenizer_->TokenBytes(token.token, /*render_special=*/true);
   Json bytes = Json::array();
   for (const char c : text) bytes.push_back(static_cast<uint8_t>(c));
   return {{"token", text}, {"logprob", Logprob(token.logprob)}, {"bytes", std::move(bytes)}};
 }
 
-Json LogprobsJson::Take() {
-  if (events_.empty()) return nullptr;
-  const std::vector<TokenEvent> events = std::exchange(events_, {});
+void LogprobsText::TakeInto(std::string& out) {
+  if (is_empty()) {
+    out += "null";
+    return;
+  }
+  out += '{';
   if (kind_ == AnswerKind::kChat) {
-    Json content = Json::array();
-    for (const TokenEvent& event : events) {
-      Json entry = ChatToken({event.token, event.logprob});
-      Json& top = entry["top_logprobs"] = Json::array();
-      for (const TokenLogprob& token : event.top_logprobs) top.push_back(ChatToken(token));
-      content.push_back(std::move(entry));
-    }
-    return {{"content", std::move(content)}, {"refusal", nullptr}};
+    MoveArray(out, "content", tokens_);
+    out += ",\"refusal\":null}";
+    return;
   }
-  Json tokens = Json::array(), logprobs = Json::array(), tops = Json::array(), offsets = Json::array();
-  for (const TokenEvent& event : events) {
-    const std::string text = tokenizer_->TokenBytes(event.token, /*render_special=*/true);
-    Json top = Json::object();
-    for (const TokenLogprob& token : event.top_logprobs) {
-      // Two tokens may have the same text; the likelier one stays.
-      top.emplace(tokenizer_->TokenBytes(token.token, /*render_special=*/true), Logprob(token.logprob));
-    }
-    tokens.push_back(text);
-    logprobs.push_back(Logprob(event.logprob));
-    tops.push_back(std::move(top));
-    offsets.push_back(num_characters_);
-    num_characters_ += CountCharacters(text);
-  }
-  return {{"tokens", std::move(tokens)},
-          {"token_logprobs", std::move(logprobs)},
-          {"top_logprobs", std::move(tops)},
-          {"text_offset", std::move(offsets)}};
+  MoveArray(out, "tokens", tokens_);
+  out += ',';
+  MoveArray(out, "token_logprobs", logprobs_);
+  out += ',';
+  MoveArray(out, "top_logprobs", tops_);
+  out += ',';
+  MoveArray(out, "text_offset", offsets_);
+  out += '}';
 }
 
-Json StreamedChoice(AnswerKind kind, uint32_t index, const std::string& text, Json logprobs) {
+void AppendStreamedChoice(std::string& out, AnswerKind kind, uint32_t index, const std::string& text,
+                          LogprobsText& logprobs) {
+  if (kind == AnswerKind::kText) return AppendChoice(out, {{"text", text}, {"index", index}}, &logprobs, "");
+  AppendChoice(out, {{"index", index}, {"delta", {{"content", text}}}}, &logprobs, "");
+}
+
+void AppendFirstChoice(std::string& out, uint32_t index) {
+  AppendChoice(out, {{"index", index}, {"delta", {{"role", "assistant"}, {"content", ""}}}}, nullptr, "");
+}
+
+void AppendLastChoice(std::string& out, AnswerKind kind, uint32_t index, const std::string& finish_reason) {
+  if (kind == AnswerKind::kText) return AppendChoice(out, {{"text", ""}, {"index", index}}, nullptr, finish_reason);
+  AppendChoice(out, {{"index", index}, {"delta", Json::object()}}, nullptr, finish_reason);
+}
+
+void AppendWholeChoice(std::string& out, AnswerKind kind, uint32_t index, const std::string& text,
+                       LogprobsText& logprobs, const std::string& finish_reason) {
   if (kind == AnswerKind::kText) {
-    return {{"text", text}, {"index", index}, {"logprobs", std::move(logprobs)}, {"finish_reason", nullptr}};
+    return AppendChoice(out, {{"text", text}, {"index", index}}, &logprobs, finish_reason);
   }
-  return {
-      {"index", index}, {"delta", {{"content", text}}}, {"logprobs", std::move(logprobs)}, {"finish_reason", nullptr}};
-}
-
-Json FirstStreamedChoice(uint32_t index) {
-  return {{"index", index},
-          {"delta", {{"role", "assistant"}, {"content", ""}}},
-          {"logprobs", nullptr},
-          {"finish_reason", nullptr}};
-}
-
-Json LastStreamedChoice(AnswerKind kind, uint32_t index, const std::string& finish_reason) {
-  if (kind == AnswerKind::kText) {
-    return {{"text", ""}, {"index", index}, {"logprobs", nullptr}, {"finish_reason", finish_reason}};
-  }
-  return {{"index", index}, {"delta", Json::object()}, {"logprobs", nullptr}, {"finish_reason", finish_reason}};
-}
-
-Json WholeChoice(AnswerKind kind, uint32_t index, const std::string& text, Json logprobs,
-                 const std::string& finish_reason) {
-  if (kind == AnswerKind::kText) {
-    return {{"text", text},
-            {"index", index},
-            {"logprobs", std::move(logprobs)},
-            {"finish_reason", NullIfEmpty(finish_reason)}};
-  }
-  return {{"index", index},
-          {"message", {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}}},
-          {"logprobs", std::move(logprobs)},
-          {"finish_reason", NullIfEmpty(finish_reason)}};
+  const Json message = {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}};
+  AppendChoice(out, {{"index", index}, {"message", message}}, &logprobs, finish_reason);
 }
 
 std::string FinishReasonText(FinishReason reason) { return reason == FinishReason::kLength ? "length" : "stop"; }
@@ -190,7 +210,5 @@ Json ToJson(const Usage& usage) {
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}}};
 }
-
-std::string Event(const Json& data) { return "data: " + DumpJson(data) + "\n\n"; }
 
 }  // namespace kvern::server

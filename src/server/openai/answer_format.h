@@ -1,4 +1,5 @@
-// The JSON of answers, whole and in pieces, as clients of the OpenAI API parse it.
+// The JSON of answers, whole and in pieces, as clients of the OpenAI API parse it. What may be long is text from the
+// start: one thread writes to all clients, and none waits while the answer of another is turned into text.
 #pragma once
 
 #include <cstdint>
@@ -23,38 +24,43 @@ struct AnswerHeader {
   int64_t created_s;
   bool is_streamed;
 
-  // {id, object, created, model, system_fingerprint, choices}
-  Json With(Json choices) const;
+  // Appends {id, object, created, model, system_fingerprint, choices: [ up to the first choice.
+  void Begin(std::string& out) const;
 };
 
 // "chatcmpl-" or "cmpl-" and 32 random hex digits.
 std::string NewAnswerId(AnswerKind kind);
 
 // Log probabilities of tokens, gathered until they are taken. Where they are not wanted it stays empty.
-class LogprobsJson {
+class LogprobsText {
  public:
-  LogprobsJson(AnswerKind kind, bool is_wanted, const Tokenizer& tokenizer)
+  LogprobsText(AnswerKind kind, bool is_wanted, const Tokenizer& tokenizer)
       : kind_(kind), is_wanted_(is_wanted), tokenizer_(&tokenizer) {}
   void Add(const TokenEvent& event);
-  // What was added since the last call, as the value of "logprobs"; null where nothing was.
-  Json Take();
+  // Appends what was added since the last call, as the value of "logprobs"; null where nothing was.
+  void TakeInto(std::string& out);
+
+  bool is_empty() const { return tokens_.empty(); }
+  size_t num_bytes() const { return tokens_.size() + logprobs_.size() + tops_.size() + offsets_.size(); }
 
  private:
+  void AddToChat(const TokenEvent& event);
   Json ChatToken(const TokenLogprob& token) const;
 
   AnswerKind kind_;
   bool is_wanted_;
   const Tokenizer* tokenizer_;
-  uint64_t num_characters_ = 0;  // Of all tokens so far.
-  std::vector<TokenEvent> events_;
+  uint64_t num_characters_ = 0;                     // Of all tokens so far.
+  std::string tokens_, logprobs_, tops_, offsets_;  // Items of arrays. A chat has the first only.
 };
 
-// One of `choices`. `logprobs` and `finish_reason` may be null.
-Json StreamedChoice(AnswerKind kind, uint32_t index, const std::string& text, Json logprobs);
-Json FirstStreamedChoice(uint32_t index);  // Chat: says whose turn it is.
-Json LastStreamedChoice(AnswerKind kind, uint32_t index, const std::string& finish_reason);
-Json WholeChoice(AnswerKind kind, uint32_t index, const std::string& text, Json logprobs,
-                 const std::string& finish_reason);
+// Append one of `choices`, and take what is in `logprobs`.
+void AppendStreamedChoice(std::string& out, AnswerKind kind, uint32_t index, const std::string& text,
+                          LogprobsText& logprobs);
+void AppendFirstChoice(std::string& out, uint32_t index);  // Of a streamed chat: says whose turn it is.
+void AppendLastChoice(std::string& out, AnswerKind kind, uint32_t index, const std::string& finish_reason);
+void AppendWholeChoice(std::string& out, AnswerKind kind, uint32_t index, const std::string& text,
+                       LogprobsText& logprobs, const std::string& finish_reason);
 
 // "stop" or "length".
 std::string FinishReasonText(FinishReason reason);
@@ -75,8 +81,8 @@ struct Usage {
 };
 Json ToJson(const Usage& usage);
 
-// "data: ...\n\n"
-std::string Event(const Json& data);
+// Around the JSON of an event.
+inline constexpr std::string_view kEventBegin = "data: ", kEventEnd = "\n\n";
 inline constexpr std::string_view kLastEvent = "data: [DONE]\n\n";
 
 }  // namespace kvern::server

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <thread>
+
 #include "server/openai/answer_format.h"
 #include "tests/support/api_harness.h"
 #include "tests/support/fake_engine.h"
@@ -287,6 +290,47 @@ TEST_F(AnswerTest, LogProbabilitiesOfAChat) {
   std::string bytes;
   for (const Json& byte : content.at(0).at("bytes")) bytes += static_cast<char>(byte.get<int>());
   EXPECT_EQ(bytes, content.at(0).at("token"));
+}
+
+TEST_F(AnswerTest, AClientThatReadsLateGetsLogProbabilitiesInPieces) {
+  Start();
+  HttpReply reply = Begin(*api_, Post("/v1/chat/completions",
+                                      R"({"messages":[{"role":"user","content":"b"}],"max_tokens":100,"temperature":0,
+                                          "logprobs":true,"top_logprobs":20,"stream":true})"));
+  while (fake_.engine->Stats().steps < 100 || fake_.engine->Stats().running_sequences > 0) std::this_thread::yield();
+
+  size_t num_tokens = 0, num_pieces = 0;
+  HttpResponse piece;
+  for (bool is_done = false; !is_done; ++num_pieces) {
+    piece.body.clear();
+    is_done = reply.source->Read(piece);
+    EXPECT_LT(piece.body.size(), 24'000u);  // A piece, and the token with which it is one.
+    for (const Json& event : EventsOf(piece)) {
+      if (!event.is_object() || event.at("choices").at(0).at("logprobs").is_null()) continue;
+      num_tokens += event.at("choices").at(0).at("logprobs").at("content").size();
+    }
+  }
+
+  EXPECT_EQ(num_tokens, 100u);
+  EXPECT_GT(num_pieces, 4u);
+}
+
+TEST_F(AnswerTest, StreamedLogProbabilitiesAreThoseOfTheWholeAnswer) {
+  Start();
+  const std::string body = R"({"prompt":"abc","n":2,"seed":5,"max_tokens":10,"logprobs":3)";
+
+  const Json whole = JsonOf(Complete(body + "}"));
+  std::map<int, Json> lists;
+  for (const Json& event : EventsOf(Complete(body + R"(,"stream":true})"))) {
+    if (!event.is_object() || event.at("choices").at(0).at("logprobs").is_null()) continue;
+    Json& list = lists[event.at("choices").at(0).at("index").get<int>()];
+    for (const auto& [name, values] : event.at("choices").at(0).at("logprobs").items()) {
+      for (const Json& value : values) list[name].push_back(value);
+    }
+  }
+
+  ASSERT_THAT(lists, SizeIs(2));
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(lists[i], whole.at("choices").at(i).at("logprobs"));
 }
 
 TEST_F(AnswerTest, AModelThatIsNotThereIsNotFound) {
