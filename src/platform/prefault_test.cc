@@ -56,18 +56,17 @@ TEST(PrefaultTest, APausedOneWaitsAndGoesOnAfterwards) {
   const std::span<uint8_t> memory = {buffer.data(), buffer.size()};
   Prefault prefault({memory});
   prefault.Pause();
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // The piece under way ends.
 
-  const size_t num_pages = PresentPages(memory);
+  const size_t limit = PresentPages(memory) + 2 * kMiB / 4096;  // With the piece under way.
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_EQ(PresentPages(memory), num_pages);
+  EXPECT_LE(PresentPages(memory), limit);
   if (prefault.is_done()) GTEST_SKIP() << "this system cannot do it, or did all before";
 
   prefault.Resume();
-  while (PresentPages(memory) == num_pages && !prefault.is_done()) {
+  while (PresentPages(memory) <= limit && !prefault.is_done()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  EXPECT_GT(PresentPages(memory), num_pages);
+  EXPECT_GT(PresentPages(memory), limit);
 }
 
 TEST(PrefaultTest, APausedOneEnds) {
