@@ -43,6 +43,20 @@ constexpr char kFooter[] =
     "Results go to stdout, everything else to stderr.\n"
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
+// What is wrong with the arguments of `command`. The library names an option and its text where that is no number, or
+// one out of range; what the option expects is in its description.
+std::string UsageMessage(CLI::App& command, const CLI::ParseError& error) {
+  const std::string message = error.what();
+  constexpr std::string_view kBegin = "Could not convert: ", kMiddle = " = ";
+  const size_t middle = message.find(kMiddle);
+  if (!message.starts_with(kBegin) || middle == std::string::npos) return message;
+  const std::string name = message.substr(kBegin.size(), middle - kBegin.size());
+  const CLI::Option* const option = command.get_option_no_throw(name);
+  if (option == nullptr) return message;
+  return name + ": found '" + message.substr(middle + kMiddle.size()) +
+         "', expected a number it can take: " + option->get_description();
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("kvern: a local LLM engine built around its KV cache", "kvern");
   app.set_version_flag("--version", "kvern " KVERN_VERSION);
@@ -60,11 +74,13 @@ int Main(int argc, char** argv) {
     return FinishOut(app.exit(help));
   } catch (const CLI::ParseError& error) {
     std::string name;  // Of the command, and of the one below it: "bench serve".
-    for (auto parsed = app.get_subcommands(); !parsed.empty(); parsed = parsed.front()->get_subcommands()) {
-      name += parsed.front()->get_name() + " ";
+    CLI::App* command = &app;
+    for (auto parsed = app.get_subcommands(); !parsed.empty(); parsed = command->get_subcommands()) {
+      command = parsed.front();
+      name += command->get_name() + " ";
     }
     if (!name.empty()) {
-      std::fprintf(stderr, "kvern: %s\nSee kvern %s--help.\n", error.what(), name.c_str());
+      std::fprintf(stderr, "kvern: %s\nSee kvern %s--help.\n", UsageMessage(*command, error).c_str(), name.c_str());
     } else if (argc < 2) {
       std::fprintf(stderr, "%s", app.help().c_str());
     } else {
