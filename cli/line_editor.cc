@@ -108,6 +108,8 @@ LineEditor::Outcome LineEditor::Terminal::Read(const std::string& shown, std::st
   prompt = shown;
   is_interrupted = false;
   int count = 0;
+  // libedit shows the prompt first, and the system would take Ctrl-D between the two for the end of an empty line.
+  el_set(edit, EL_PREP_TERM, 1);
   if (knows_marks) std::fputs(kAskForMarks, stderr);
   const char* const text = el_gets(edit, &count);
   if (knows_marks) std::fputs(kNoMarks, stderr);

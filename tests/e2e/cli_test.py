@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import termios
-import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -598,8 +597,8 @@ class Chat(CliTest):
 
         def wait_for_prompt():
             wait_for(b"> ")
-            while termios.tcgetattr(terminal)[3] & termios.ICANON:  # Keys are read one by one soon after.
-                time.sleep(0.01)
+            # Keys are read one by one before it shows: what is typed at once, Ctrl-D above all, is not lost.
+            self.assertFalse(termios.tcgetattr(terminal)[3] & termios.ICANON)
 
         wait_for_prompt()
         for typed in (b"dropped\x03", b"\x03", b"\x03", b"\"\"\"\x03"):  # There may be nothing to drop.
