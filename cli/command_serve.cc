@@ -161,12 +161,18 @@ class ServeCommand : public Command {
     engine = std::move(*opened);
     std::fprintf(stderr, "%s\n", CacheCostText(engine->cache_cost(), engine->options().cache).c_str());
     const std::string id = ModelId(options.model_path);
+    // Whoever sees that it serves may tell it to end, at once.
+    std::binary_semaphore interrupted(0);
+    bool is_told = false;
+    const OnInterrupt tell([&interrupted, &is_told] {
+      if (!std::exchange(is_told, true)) interrupted.release();
+    });
     api.SetModel(DescribeModel(*engine, id));
     WriteOut("kvern: serving " + id + " on " + address + "   curl " + address +
              "/v1/completions -H 'Content-Type: application/json' -d '{\"prompt\": \"The capital of France is\", "
              "\"max_tokens\": 16, \"temperature\": 0}'\n");
     FlushOut();
-    AwaitInterrupt();
+    interrupted.acquire();
     std::fprintf(stderr, "kvern: ending: running requests have %g seconds\n", drain_s_);
     const uint64_t num_cut = (*http)->Drain(FromSeconds(drain_s_), kDrainGrace);
     if (num_cut > 0) std::fprintf(stderr, "kvern: %s connections had to be cut\n", FormatCount(num_cut).c_str());
@@ -202,15 +208,6 @@ class ServeCommand : public Command {
                    renderer.status().message().c_str());
     }
     return model;
-  }
-
-  static void AwaitInterrupt() {
-    std::binary_semaphore interrupted(0);
-    bool is_told = false;
-    const OnInterrupt tell([&] {
-      if (!std::exchange(is_told, true)) interrupted.release();
-    });
-    interrupted.acquire();
   }
 
   std::string ModelId(const std::string& path) const {
